@@ -1,0 +1,39 @@
+//! How a turn ends.
+
+use serde::{Deserialize, Serialize};
+
+use crate::session::{ErrorRecord, Question};
+
+/// How a turn ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The flow waits for the user.
+    Waiting {
+        /// What it asked, if it asked something.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        question: Option<Question>,
+    },
+    /// The flow is over.
+    Ended {
+        /// Why, in the words of the step.
+        reason: String,
+    },
+    /// The conversation goes on in another flow.
+    HandedOff {
+        /// The id of that flow.
+        to: String,
+    },
+    /// A person has to take over; the session takes messages and runs nothing until it is
+    /// released.
+    Escalated {
+        /// Why, in the words of the step.
+        reason: String,
+    },
+    /// The turn failed; the session stays at its last commit and can go on from there.
+    Failed {
+        /// What happened.
+        error: ErrorRecord,
+    },
+}

@@ -1,0 +1,355 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::id::SessionId;
+use crate::message::Message;
+use crate::outcome::Outcome;
+use crate::time::Timestamp;
+
+/// The version of the layout of [`SessionDoc`] that this program writes.
+///
+/// It is the framework's own and is migrated by the framework; a flow's
+/// [`version`](SessionDoc::version) is the flow's.
+pub const FORMAT: u32 = 1;
+
+/// How many path entries stay in the document; older ones move to the archive.
+pub const PATH_WINDOW: usize = 32;
+
+/// How many outcomes of turns with a caller's id are kept, so that a repeated turn is
+/// answered without running.
+pub const TURN_WINDOW: usize = 32;
+
+/// The memory namespace of steps that name none.
+pub const MAIN_MEMORY: &str = "main";
+
+/// One conversation, as it persists.
+///
+/// Everything in it has a stable name: no Rust type name or code path is stored. Dates are
+/// RFC 3339 strings in JSON and real dates in stores that have them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionDoc {
+    /// The session.
+    #[serde(rename = "_id")]
+    pub id: SessionId,
+    /// The flow that the session runs.
+    pub flow: FlowRef,
+    /// The layout of this document, see [`FORMAT`].
+    pub format: u32,
+    /// The document version that the flow declares; what migrations move between.
+    pub version: u32,
+    /// Plus one with every commit; the compare-and-set token.
+    pub revision: u64,
+    /// What the session is doing.
+    pub status: Status,
+    /// The persisted name of the step at which the session stands.
+    pub current_step: String,
+    /// The stay at the current step.
+    pub visit: Visit,
+    /// The state that all steps share.
+    pub state: Value,
+    /// The fields of each step that has been visited, by persisted name.
+    pub steps: BTreeMap<String, Value>,
+    /// The latest messages, by namespace.
+    pub memory: BTreeMap<String, Memory>,
+    /// Values that the flow's `init` put there and that later turns may read.
+    #[serde(default)]
+    pub context: Map<String, Value>,
+    /// The latest steps that were entered; at most [`PATH_WINDOW`] plus one batch.
+    pub path: Vec<PathEntry>,
+    /// The outcomes of the latest turns that had a caller's id; at most [`TURN_WINDOW`].
+    pub turns: Vec<TurnRecord>,
+    /// How often each edge was crossed since the user last said something.
+    #[serde(default)]
+    pub edges: Vec<EdgeCount>,
+    /// What the session waits for.
+    #[serde(default)]
+    pub waiting: Option<Waiting>,
+    /// Why the last turn failed, if it did.
+    #[serde(default)]
+    pub error: Option<ErrorRecord>,
+    /// The seq of the next message.
+    pub next_message: u64,
+    /// What has moved to the archive.
+    pub archive: ArchiveMark,
+    /// How many documents this one has superseded.
+    #[serde(default)]
+    pub superseded: u32,
+    /// Who the session belongs to, for the host to set and to filter by.
+    #[serde(default)]
+    pub owner: Option<String>,
+    /// Labels for the host to set.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// Who works on the session. Written by the store alone.
+    pub lease: Lease,
+    /// When the session began.
+    pub created_at: Timestamp,
+    /// When the last commit was made.
+    pub updated_at: Timestamp,
+    /// When the store may delete it.
+    #[serde(default)]
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Why a stored value is not a session document that this program can use.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The layout is newer than [`FORMAT`].
+    #[error("the document has format {found}, this program knows up to {FORMAT}")]
+    FromFuture {
+        /// What the document says.
+        found: u32,
+    },
+    /// A field is missing or has the wrong type.
+    #[error("`{path}`: {reason}")]
+    Invalid {
+        /// Where.
+        path: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl SessionDoc {
+    /// Reads a document from what a store has kept, in this format or an earlier one.
+    ///
+    /// # Errors
+    /// When the format is newer than [`FORMAT`], or the value is not a session document.
+    pub fn read(value: Value) -> Result<Self, ReadError> {
+        match value.get("format").and_then(Value::as_u64) {
+            Some(found) if found > u64::from(FORMAT) => {
+                return Err(ReadError::FromFuture { found: found.try_into().unwrap_or(u32::MAX) });
+            }
+            Some(_) => {}
+            None => {
+                return Err(ReadError::Invalid {
+                    path: "format".into(),
+                    reason: "missing or not an integer".into(),
+                });
+            }
+        }
+        serde_path_to_error::deserialize(value).map_err(|e| ReadError::Invalid {
+            path: e.path().to_string(),
+            reason: e.into_inner().to_string(),
+        })
+    }
+
+    /// How long ago the last commit was made, by the system's clock.
+    pub fn idle(&self) -> Duration {
+        Timestamp::now().since(self.updated_at)
+    }
+}
+
+/// The flow of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowRef {
+    /// The flow's persisted id.
+    pub id: String,
+    /// The digest of the flow's registry when the document was last written.
+    pub digest: String,
+}
+
+/// What a session is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Status {
+    /// A turn is in progress, or its worker died.
+    Running,
+    /// It waits for input.
+    Waiting,
+    /// It has ended.
+    Completed,
+    /// Its last turn failed; the next one goes on from the last commit.
+    Failed,
+    /// A newer document has taken its place.
+    Superseded,
+}
+
+impl Status {
+    /// The status as it is stored.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Superseded => "superseded",
+        }
+    }
+}
+
+/// One stay at a step, from entering it to leaving it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Visit {
+    /// Its number, unique within the session, counted from 1.
+    pub number: u64,
+    /// Whether the step's entry hooks have run. False after a crossing that was committed
+    /// before the step that it leads to was entered.
+    pub entered: bool,
+    /// The step that the flow came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// The payload with which it is entered; kept until it has been.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+    /// How many questions a collect step has asked in this visit.
+    #[serde(default)]
+    pub asked: u32,
+}
+
+/// The messages of one namespace.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    /// The latest messages; older ones are in the archive.
+    pub messages: Vec<Message>,
+}
+
+/// One step that was entered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathEntry {
+    /// The step.
+    pub step: String,
+    /// How deep it was nested; 0 for the flow's own steps.
+    pub level: u32,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// How a turn with a caller's id ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnRecord {
+    /// The caller's id.
+    pub id: String,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What was said to the user.
+    pub replies: Vec<String>,
+    /// The revision of the commit that ended it.
+    pub revision: u64,
+    /// When it ended.
+    pub at: Timestamp,
+}
+
+/// How often one edge was crossed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EdgeCount {
+    /// The step that is left.
+    pub from: String,
+    /// The step that is entered.
+    pub to: String,
+    /// The count.
+    pub count: u32,
+}
+
+/// What a session waits for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Waiting {
+    /// The next message of the user.
+    Message {
+        /// What was asked, if something was.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        question: Option<Question>,
+    },
+    /// A person who takes over.
+    Escalation {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Something that the user was asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// The text.
+    pub text: String,
+    /// The slots that it asks for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<String>,
+    /// The answers to choose from, where they are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+}
+
+impl Question {
+    /// A question of plain text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+}
+
+/// An error as it is kept in a document and told to a caller.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorRecord {
+    /// The stable code.
+    pub code: String,
+    /// What happened, where, and what to do.
+    pub message: String,
+    /// Whether sending the turn again may help.
+    pub retryable: bool,
+}
+
+impl From<&crate::Error> for ErrorRecord {
+    fn from(error: &crate::Error) -> Self {
+        Self {
+            code: error.code().to_owned(),
+            message: error.to_string(),
+            retryable: error.retryable(),
+        }
+    }
+}
+
+/// Which part of the archive belongs to a document.
+///
+/// Entries are written before the document that refers to them, so entries at `next` and
+/// beyond are leftovers of commits that were never made, and readers leave them out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArchiveMark {
+    /// The seq of its first entry.
+    pub from: u64,
+    /// One more than the seq of its last entry.
+    pub next: u64,
+}
+
+/// One batch of what has moved out of a document.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ArchiveEntry {
+    /// Its place in the archive of the session.
+    pub seq: u64,
+    /// The messages, oldest first.
+    pub messages: Vec<ArchivedMessage>,
+    /// The path entries, oldest first.
+    pub path: Vec<PathEntry>,
+}
+
+/// A message in the archive.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ArchivedMessage {
+    /// The memory namespace.
+    pub namespace: String,
+    /// The message.
+    #[serde(flatten)]
+    pub message: Message,
+}
+
+/// Who works on a session.
+///
+/// `token` is the fencing token: it grows with every acquisition and never falls, so a
+/// worker that has lost the lease cannot commit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// The holder, or nothing when the session is free.
+    #[serde(default)]
+    pub holder: Option<String>,
+    /// The fencing token of the last acquisition.
+    pub token: u64,
+    /// When it ends, by the store's clock.
+    #[serde(default)]
+    pub until: Option<Timestamp>,
+}

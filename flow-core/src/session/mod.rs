@@ -1,0 +1,16 @@
+//! The session document: everything about one conversation that persists.
+//!
+//! [`SessionDoc`] is the document, [`Delta`] what one commit changes in it, and
+//! [`ArchiveEntry`] what has moved out of it so that it stays small. [`Migrations`] bring
+//! documents of older versions of a flow up to date. How documents are kept is the
+//! business of [`store`](crate::store).
+
+mod delta;
+mod doc;
+
+pub use delta::{Appended, Delta, MemoryDelta};
+pub use doc::{
+    ArchiveEntry, ArchiveMark, ArchivedMessage, EdgeCount, ErrorRecord, FlowRef, Lease, Memory,
+    PathEntry, Question, ReadError, SessionDoc, Status, TurnRecord, Visit, Waiting,
+};
+pub use doc::{FORMAT, MAIN_MEMORY, PATH_WINDOW, TURN_WINDOW};

@@ -1,0 +1,302 @@
+//! Documents in the memory of the process: for unit tests and for flows that need no
+//! persistence.
+//!
+//! Each reader gets a copy of its own, so a test that holds a document is as isolated as
+//! with a database.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::{
+    Commit, Grant, ListQuery, OpenRequest, Opened, SessionStore, SessionSummary, StoreLimits,
+    StoreStats, Swept, Transcript,
+};
+use crate::error::StoreError;
+use crate::id::SessionId;
+use crate::session::{ArchiveEntry, FORMAT, Lease, SessionDoc, Status};
+use crate::time::Timestamp;
+
+/// A store in the memory of the process.
+///
+/// ```
+/// use flow_core::store::{SessionStore, memory::MemoryStore};
+/// use flow_core::id::SessionId;
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let store = MemoryStore::new();
+/// assert!(store.load(&SessionId::new("nobody")?).await?.is_none());
+/// # Ok::<(), flow_core::Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    records: Mutex<BTreeMap<SessionId, Record>>,
+    commits: AtomicU64,
+    limits: StoreLimits,
+}
+
+#[derive(Debug)]
+struct Record {
+    flow: String,
+    /// Nothing until the first commit. Its lease field is not used; `lease` is.
+    doc: Option<SessionDoc>,
+    lease: Lease,
+    archive: Vec<ArchiveEntry>,
+}
+
+impl Record {
+    fn snapshot(&self) -> Option<SessionDoc> {
+        self.doc.as_ref().map(|doc| SessionDoc { lease: self.lease.clone(), ..doc.clone() })
+    }
+
+    fn check(&self, id: &SessionId, grant: &Grant) -> Result<(), StoreError> {
+        if self.lease.token == grant.token && self.lease.holder.is_some() {
+            return Ok(());
+        }
+        Err(StoreError::LeaseLost {
+            session: id.clone(),
+            token: grant.token,
+            current: self.lease.token,
+        })
+    }
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An empty store with other limits than the default ones.
+    pub fn with_limits(limits: StoreLimits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SessionId, Record>> {
+        // A panic while the lock is held leaves whole records behind, since each change is
+        // made in one piece.
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn not_found(id: &SessionId) -> StoreError {
+    StoreError::NotFound { session: id.clone() }
+}
+
+#[async_trait]
+impl SessionStore for MemoryStore {
+    fn limits(&self) -> StoreLimits {
+        self.limits
+    }
+
+    fn stats(&self) -> StoreStats {
+        StoreStats { commits: self.commits.load(Ordering::Relaxed), bytes_written: 0 }
+    }
+
+    async fn open(&self, request: &OpenRequest<'_>) -> Result<Opened, StoreError> {
+        let now = Timestamp::now();
+        let mut records = self.lock();
+        let record = records.entry(request.id.clone()).or_insert_with(|| Record {
+            flow: request.flow.to_owned(),
+            doc: None,
+            lease: Lease::default(),
+            archive: Vec::new(),
+        });
+        if let Some(doc) = &record.doc {
+            if doc.flow.id != request.flow {
+                return Err(StoreError::WrongFlow {
+                    session: request.id.clone(),
+                    expected: request.flow.to_owned(),
+                    found: record.flow.clone(),
+                });
+            }
+            let future = |what, found, supported| StoreError::FromFuture {
+                session: request.id.clone(),
+                what,
+                found,
+                supported,
+            };
+            if doc.format > FORMAT {
+                return Err(future("document format", doc.format, FORMAT));
+            }
+            if doc.version > request.version {
+                return Err(future("document version", doc.version, request.version));
+            }
+        }
+        if let (Some(holder), Some(until)) = (&record.lease.holder, record.lease.until)
+            && until > now
+        {
+            return Err(StoreError::Busy {
+                session: request.id.clone(),
+                holder: holder.clone(),
+                until,
+            });
+        }
+        let until = now.after(request.ttl);
+        record.lease = Lease {
+            holder: Some(request.holder.to_owned()),
+            token: record.lease.token + 1,
+            until: Some(until),
+        };
+        let grant =
+            Grant { holder: request.holder.to_owned(), token: record.lease.token, until };
+        Ok(Opened { grant, doc: record.snapshot() })
+    }
+
+    async fn renew(
+        &self,
+        id: &SessionId,
+        grant: &Grant,
+        ttl: Duration,
+    ) -> Result<Timestamp, StoreError> {
+        let mut records = self.lock();
+        let record = records.get_mut(id).ok_or_else(|| not_found(id))?;
+        record.check(id, grant)?;
+        let until = Timestamp::now().after(ttl);
+        record.lease.until = Some(until);
+        Ok(until)
+    }
+
+    async fn commit(&self, commit: &Commit<'_>) -> Result<(), StoreError> {
+        let id = &commit.doc.id;
+        let mut records = self.lock();
+        let record = records.get_mut(id).ok_or_else(|| not_found(id))?;
+        record.check(id, commit.grant)?;
+        let found = record.doc.as_ref().map_or(0, |doc| doc.revision);
+        if found != commit.base {
+            return Err(StoreError::Conflict {
+                session: id.clone(),
+                expected: commit.base,
+                found,
+            });
+        }
+        match &mut record.doc {
+            Some(doc) if !commit.delta.replace => {
+                commit.delta.apply(doc);
+                doc.revision = commit.doc.revision;
+            }
+            doc => *doc = Some(commit.doc.clone()),
+        }
+        record.archive.extend_from_slice(commit.archive);
+        if commit.release {
+            record.lease.holder = None;
+            record.lease.until = None;
+        }
+        if let Some(old) = commit.supersede {
+            let kept = Record {
+                flow: old.flow.id.clone(),
+                doc: Some(old.clone()),
+                lease: Lease::default(),
+                archive: Vec::new(),
+            };
+            records.insert(old.id.clone(), kept);
+        }
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn release(&self, id: &SessionId, grant: &Grant) -> Result<(), StoreError> {
+        let mut records = self.lock();
+        if let Some(record) = records.get_mut(id)
+            && record.check(id, grant).is_ok()
+        {
+            record.lease.holder = None;
+            record.lease.until = None;
+            if record.doc.is_none() {
+                records.remove(id);
+            }
+        }
+        Ok(())
+    }
+
+    async fn load(&self, id: &SessionId) -> Result<Option<SessionDoc>, StoreError> {
+        Ok(self.lock().get(id).and_then(Record::snapshot))
+    }
+
+    async fn create(&self, doc: &SessionDoc) -> Result<(), StoreError> {
+        let mut records = self.lock();
+        if records.contains_key(&doc.id) {
+            return Err(StoreError::Exists { session: doc.id.clone() });
+        }
+        let record = Record {
+            flow: doc.flow.id.clone(),
+            doc: Some(doc.clone()),
+            lease: Lease { holder: None, token: doc.lease.token, until: None },
+            archive: Vec::new(),
+        };
+        records.insert(doc.id.clone(), record);
+        Ok(())
+    }
+
+    async fn delete(&self, id: &SessionId) -> Result<bool, StoreError> {
+        let mut records = self.lock();
+        let superseded = format!("{id}~");
+        records.retain(|key, _| !key.as_str().starts_with(&superseded));
+        Ok(records.remove(id).is_some_and(|record| record.doc.is_some()))
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<Vec<SessionSummary>, StoreError> {
+        let records = self.lock();
+        let wanted = |doc: &&SessionDoc| {
+            query.flow.as_ref().is_none_or(|flow| doc.flow.id == *flow)
+                && query.status.is_none_or(|status| doc.status == status)
+                && query.owner.as_ref().is_none_or(|owner| doc.owner.as_ref() == Some(owner))
+                && query.below_version.is_none_or(|version| doc.version < version)
+                && query.after.as_ref().is_none_or(|after| doc.id > *after)
+        };
+        Ok(records
+            .values()
+            .filter_map(|record| record.doc.as_ref())
+            .filter(wanted)
+            .take(query.limit)
+            .map(SessionSummary::from)
+            .collect())
+    }
+
+    async fn transcript(&self, id: &SessionId) -> Result<Option<Transcript>, StoreError> {
+        let records = self.lock();
+        let Some(record) = records.get(id) else { return Ok(None) };
+        let Some(doc) = record.snapshot() else { return Ok(None) };
+        let mark = doc.archive.from..doc.archive.next;
+        let archive = records.get(&id.archive_key()).map_or_else(Vec::new, |owner| {
+            owner.archive.iter().filter(|entry| mark.contains(&entry.seq)).cloned().collect()
+        });
+        Ok(Some(Transcript { doc, archive }))
+    }
+
+    async fn sweep(&self, limit: usize) -> Result<Swept, StoreError> {
+        let now = Timestamp::now();
+        let mut swept = Swept::default();
+        let mut records = self.lock();
+        records.retain(|id, record| {
+            let free = record.lease.until.is_none_or(|until| until <= now);
+            let expired = record
+                .doc
+                .as_ref()
+                .is_some_and(|doc| doc.expires_at.is_some_and(|at| at <= now));
+            if free && expired {
+                swept.expired += 1;
+                return false;
+            }
+            if free && record.lease.holder.is_some() && swept.freed.len() < limit {
+                record.lease.holder = None;
+                record.lease.until = None;
+                match &mut record.doc {
+                    None => return false,
+                    Some(doc) => {
+                        if doc.status == Status::Running {
+                            doc.status = Status::Waiting;
+                        }
+                        swept.freed.push(id.clone());
+                    }
+                }
+            }
+            true
+        });
+        Ok(swept)
+    }
+}
