@@ -2,12 +2,26 @@
 
 pub mod error;
 pub mod event;
+pub mod flow;
 pub mod id;
 pub mod json;
 pub mod message;
+pub mod model;
 pub mod outcome;
 pub mod session;
+pub mod step;
 pub mod store;
 pub mod time;
+pub mod tool;
+pub mod transition;
+
+pub use {schemars, serde, serde_json};
 
 pub use error::{Error, Result, StepError};
+
+#[cfg(feature = "macros")]
+pub use flow_macros::{flow, step, tool, tools};
+
+#[doc(hidden)]
+pub mod __private;
+pub mod prelude;

@@ -7,6 +7,7 @@
 
 mod delta;
 mod doc;
+mod migration;
 
 pub use delta::{Appended, Delta, MemoryDelta};
 pub use doc::{
@@ -14,3 +15,4 @@ pub use doc::{
     PathEntry, Question, ReadError, SessionDoc, Status, TurnRecord, Visit, Waiting,
 };
 pub use doc::{FORMAT, MAIN_MEMORY, PATH_WINDOW, TURN_WINDOW};
+pub use migration::{Migrations, RawDoc};
