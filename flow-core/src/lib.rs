@@ -1,10 +1,12 @@
 //! Class-style flows with typed steps and durable, versioned session documents.
 
+pub mod engine;
 pub mod error;
 pub mod event;
 pub mod flow;
 pub mod id;
 pub mod json;
+mod ledger;
 pub mod message;
 pub mod model;
 pub mod outcome;
@@ -17,6 +19,7 @@ pub mod transition;
 
 pub use {schemars, serde, serde_json};
 
+pub use engine::{Durability, Engine, Limits, TurnHandle, TurnOutcome, TurnRequest};
 pub use error::{Error, Result, StepError};
 
 #[cfg(feature = "macros")]
