@@ -61,7 +61,8 @@ pub enum SessionError {
     },
     /// The document is older than the first migration.
     #[error(
-        "session `{session}` has document version {found}, older than the oldest that flow `{flow}` can migrate ({oldest})"
+        "session `{session}` has document version {found}, older than the oldest that flow `{flow}` can read ({oldest}); \
+         add `.from({found}, |doc| ..)` and what follows up to {oldest} to `migrations()`"
     )]
     TooOld {
         /// The session.
@@ -70,7 +71,7 @@ pub enum SessionError {
         flow: String,
         /// The version of the document.
         found: u32,
-        /// The oldest version with a migration.
+        /// The oldest version with a migration, or the flow's own when there are none.
         oldest: u32,
     },
     /// A commit would make the document larger than the store takes. Nothing was sent.

@@ -8,6 +8,7 @@
 mod delta;
 mod doc;
 mod migration;
+mod raw;
 
 pub use delta::{Appended, Delta, MemoryDelta};
 pub use doc::{
@@ -15,4 +16,5 @@ pub use doc::{
     Lease, Memory, PathEntry, Question, ReadError, SessionDoc, Status, TurnRecord, Visit, Waiting,
 };
 pub use doc::{FORMAT, MAIN_MEMORY, PATH_WINDOW, TURN_WINDOW};
-pub use migration::{Migrations, RawDoc};
+pub use migration::Migrations;
+pub use raw::RawDoc;
