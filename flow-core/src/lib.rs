@@ -13,6 +13,8 @@ pub mod outcome;
 pub mod session;
 pub mod step;
 pub mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod time;
 pub mod tool;
 pub mod transition;

@@ -338,7 +338,7 @@ pub(super) fn migrate<F: Flow>(
     steps: &Steps<F>,
     doc: SessionDoc,
 ) -> Result<Option<SessionDoc>, SessionError> {
-    let migrated = slot.migrations.migrate(doc.clone(), F::ID, F::VERSION)?;
+    let migrated = slot.migrations.migrate(&doc, F::ID, F::VERSION)?;
     let current = migrated.as_ref().unwrap_or(&doc);
     let aliased = steps.iter().flat_map(|entry| {
         entry.info().aliases.iter().map(|alias| (*alias, entry.info().name.clone()))
@@ -349,23 +349,18 @@ pub(super) fn migrate<F: Flow>(
     if used.is_empty() {
         return Ok(migrated);
     }
-    let session = current.id.to_string();
-    let version = current.version;
-    let mut raw = RawDoc::new(current);
+    let failed = |reason: String| SessionError::Migration {
+        session: current.id.to_string(),
+        from: current.version,
+        to: current.version,
+        reason,
+    };
+    let value = serde_json::to_value(current).map_err(|error| failed(error.to_string()))?;
+    let mut raw = RawDoc::new(value);
     for (alias, name) in used {
-        raw.rename_step(alias, &name).map_err(|error| SessionError::Migration {
-            session: session.clone(),
-            from: version,
-            to: version,
-            reason: error.to_string(),
-        })?;
+        raw.rename_step(alias, &name).map_err(|error| failed(error.to_string()))?;
     }
-    raw.read().map(Some).map_err(|error| SessionError::Migration {
-        session,
-        from: version,
-        to: version,
-        reason: error.to_string(),
-    })
+    SessionDoc::read(raw.into_value()).map(Some).map_err(|error| failed(error.to_string()))
 }
 
 /// Takes over what the hook may change, and nothing else.
