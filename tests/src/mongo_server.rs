@@ -150,13 +150,17 @@ impl MongoServer {
 
     /// Its address.
     pub fn uri(&self) -> String {
-        format!("mongodb://127.0.0.1:{}/?serverSelectionTimeoutMS=30000", self.port)
+        self.uri_with_limit(START_LIMIT)
     }
 
-    /// Its address for a client that gives up on it after `limit`.
+    /// Its address for a client that gives up after `limit` when the server is not there.
+    /// Such a client looks often whether it is back.
     pub fn uri_with_limit(&self, limit: Duration) -> String {
-        let limit = limit.as_millis();
-        format!("mongodb://127.0.0.1:{}/?serverSelectionTimeoutMS={limit}", self.port)
+        format!(
+            "mongodb://127.0.0.1:{}/?serverSelectionTimeoutMS={}&heartbeatFrequencyMS=500&serverMonitoringMode=poll",
+            self.port,
+            limit.as_millis()
+        )
     }
 
     /// Kills the server (signal 9), and returns when it is dead.

@@ -126,7 +126,8 @@ async fn each_command_that_fails_is_a_typed_error_and_the_retry_works() {
     }
     store.create(&imported).await.unwrap();
     for failure in failures("delete") {
-        fail(&database, 2, failure).await;
+        // The driver does not repeat what deletes many.
+        fail(&database, 1, failure).await;
         let error = store.delete(&imported.id).await.unwrap_err();
         assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
     }

@@ -31,8 +31,8 @@ use async_trait::async_trait;
 use futures_util::TryStreamExt as _;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::{
-    Acknowledgment, ClientOptions, CollectionOptions, ReadPreference, ReturnDocument, SelectionCriteria,
-    WriteConcern,
+    Acknowledgment, ClientOptions, CollectionOptions, ReadPreference, ReturnDocument,
+    SelectionCriteria, WriteConcern,
 };
 use mongodb::{Client, Collection, Database};
 use serde_json::Value;
@@ -53,7 +53,7 @@ const ARCHIVE: &str = "session_archive";
 
 /// How often an upsert that lost a race against another one is sent again. The second
 /// attempt finds the document that the other one has made.
-const UPSERT_ATTEMPTS: usize = 3;
+const UPSERT_ATTEMPTS: usize = 5;
 
 /// A store in a MongoDB database.
 ///
@@ -102,7 +102,9 @@ impl MongoStore {
     pub async fn new(database: Database) -> Result<Self, StoreError> {
         let options = CollectionOptions::builder()
             // Journaled, so that a standalone server keeps what it has acknowledged too.
-            .write_concern(WriteConcern::builder().w(Acknowledgment::Majority).journal(true).build())
+            .write_concern(
+                WriteConcern::builder().w(Acknowledgment::Majority).journal(true).build(),
+            )
             .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
             .build();
         let sessions = database.collection_with_options(SESSIONS, options.clone());
@@ -266,6 +268,7 @@ impl SessionStore for MongoStore {
 
     async fn open(&self, request: &OpenRequest<'_>) -> Result<Opened, StoreError> {
         const OPERATION: &str = "open a session";
+        const OVERTAKEN: &str = "others were faster each time";
         let mark = uuid::Uuid::now_v7().to_string();
         let mut attempt = 1;
         let document = loop {
@@ -280,12 +283,13 @@ impl SessionStore for MongoStore {
                 .await;
             match found {
                 Ok(Some(document)) => break document,
-                Ok(None) => {
-                    return Err(failure::refused(OPERATION, "the server returned no document"));
-                }
+                // Another upsert was faster. Sent again, this one finds what that has made, or
+                // its own mark.
+                Ok(None) if attempt < UPSERT_ATTEMPTS => attempt += 1,
                 Err(e) if failure::is_duplicate(&e) && attempt < UPSERT_ATTEMPTS => attempt += 1,
+                Ok(None) => return Err(failure::unavailable(OPERATION, OVERTAKEN)),
                 Err(e) if failure::is_duplicate(&e) => {
-                    return Err(failure::unavailable(OPERATION, "others were faster each time"));
+                    return Err(failure::unavailable(OPERATION, OVERTAKEN));
                 }
                 Err(e) => return Err(failure::driver(OPERATION, e)),
             }
