@@ -8,6 +8,8 @@ pub mod message;
 pub mod outcome;
 pub mod session;
 pub mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod time;
 
 pub use error::{Error, Result, StepError};
