@@ -1,1 +1,4 @@
-//! tests
+//! What the integration tests share.
+
+pub mod mongo_server;
+mod test_tools;

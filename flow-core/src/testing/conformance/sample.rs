@@ -6,8 +6,8 @@ use crate::id::SessionId;
 use crate::message::{Message, Role};
 use crate::outcome::Outcome;
 use crate::session::{
-    ArchiveMark, EdgeCount, EffectRecord, ErrorRecord, FORMAT, FlowRef, Lease, MAIN_MEMORY, Memory, PathEntry,
-    Question, SessionDoc, Status, TurnRecord, Visit, Waiting,
+    ArchiveMark, EdgeCount, EffectRecord, ErrorRecord, FORMAT, FlowRef, Lease, MAIN_MEMORY, Memory,
+    PathEntry, Question, SessionDoc, Status, TurnRecord, Visit, Waiting,
 };
 use crate::time::Timestamp;
 
