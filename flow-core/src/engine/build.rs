@@ -8,10 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::queue::Queue;
 use super::{Core, Durability, Engine, LEASE, Limits, TurnOutcome, TurnRequest, turn};
-use crate::error::{BuildError, Error, IdError};
+use crate::error::{BuildError, Error, IdError, SessionError};
 use crate::flow::{Flow, FlowMeta, Graph, Steps, digest};
 use crate::id::check_name;
-use crate::session::Migrations;
+use crate::session::{Migrations, SessionDoc};
 use crate::step::{EventSink, Resolver};
 use crate::store::SessionStore;
 use crate::time::{Clock, SystemClock};
@@ -143,7 +143,10 @@ type Running = Pin<Box<dyn Future<Output = Result<TurnOutcome, Error>> + Send>>;
 /// A registered flow, whatever its type.
 pub(crate) trait Registered: Send + Sync {
     fn id(&self) -> &'static str;
+    fn version(&self) -> u32;
     fn graph(&self) -> Graph;
+    /// The document at the flow's version; nothing when it is there already.
+    fn migrate(&self, doc: &SessionDoc) -> Result<Option<SessionDoc>, SessionError>;
     fn run(
         self: Arc<Self>,
         core: Arc<Core>,
@@ -189,6 +192,14 @@ impl<F: Flow> FlowSlot<F> {
 impl<F: Flow> Registered for FlowSlot<F> {
     fn id(&self) -> &'static str {
         F::ID
+    }
+
+    fn version(&self) -> u32 {
+        F::VERSION
+    }
+
+    fn migrate(&self, doc: &SessionDoc) -> Result<Option<SessionDoc>, SessionError> {
+        turn::migrate(self, &self.checked, doc)
     }
 
     fn graph(&self) -> Graph {

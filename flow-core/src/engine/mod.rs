@@ -8,6 +8,7 @@
 mod build;
 mod commit;
 mod handle;
+mod migrate;
 mod queue;
 mod request;
 mod run;
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 pub use build::EngineBuilder;
 pub use handle::TurnHandle;
+pub use migrate::{MIGRATE_BATCH, MigrateEvent, MigrateOptions, MigrateReport};
 pub use request::{TurnOutcome, TurnRequest};
 pub use session::{SessionHandle, SweepReport};
 

@@ -2,10 +2,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Core;
-use crate::error::{Error, StoreError};
+use crate::error::{Error, SessionError, StoreError};
 use crate::id::SessionId;
-use crate::session::SessionDoc;
-use crate::store::{SessionStore, Transcript};
+use crate::ledger::Ledger;
+use crate::session::{Delta, SessionDoc, Waiting};
+use crate::store::{OpenRequest, SessionStore, Transcript};
 
 /// How many sessions one call of the store frees.
 const SWEEP_BATCH: usize = 100;
@@ -50,6 +51,44 @@ impl SessionHandle {
     /// [`StoreError::NotFound`] when there is no such session.
     pub async fn delete(&self) -> Result<(), Error> {
         if self.core.store.delete(&self.id).await? { Ok(()) } else { Err(self.not_found().into()) }
+    }
+
+    /// Takes a session that was escalated back from the person who took over: its next turn
+    /// goes on at the step that escalated. Messages that came meanwhile are in the history.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when there is no such session, [`StoreError::Busy`] while a
+    /// turn works on it, [`SessionError::NotEscalated`] when nobody has taken over.
+    pub async fn release(&self) -> Result<(), Error> {
+        let doc = self.load().await?;
+        let request = OpenRequest {
+            id: &self.id,
+            flow: &doc.flow.id,
+            version: doc.version,
+            holder: &self.core.holder,
+            ttl: self.core.lease,
+        };
+        let opened = self.core.store.open(&request).await?;
+        let released = match opened.doc {
+            Some(doc) if matches!(doc.waiting, Some(Waiting::Escalation { .. })) => {
+                let mut ledger = Ledger::new(self.core.store.clone(), opened.grant.clone(), doc);
+                let delta = Delta {
+                    waiting: Some(Some(Waiting::Message { question: None })),
+                    updated_at: Some(self.core.clock.now()),
+                    ..Delta::default()
+                };
+                ledger.commit(delta, &[], true).await
+            }
+            Some(doc) => {
+                let status = doc.status.as_str();
+                Err(SessionError::NotEscalated { session: self.id.to_string(), status }.into())
+            }
+            None => Err(self.not_found().into()),
+        };
+        if released.is_err() {
+            self.core.store.release(&self.id, &opened.grant).await?;
+        }
+        released
     }
 
     fn not_found(&self) -> StoreError {

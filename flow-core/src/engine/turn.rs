@@ -231,7 +231,7 @@ async fn work<F: Flow>(
         None => Ledger::new(core.store.clone(), grant.clone(), begin(0)),
         Some(doc) => {
             let version = doc.version;
-            let stored = migrate::<F>(&slot, &steps, doc.clone())?;
+            let stored = migrate::<F>(&slot, &steps, &doc)?;
             let mut ledger = Ledger::new(core.store.clone(), grant.clone(), doc);
             if let Some(migrated) = stored {
                 ledger.replace(migrated);
@@ -336,10 +336,10 @@ fn hook_error<F: Flow>(run: &Run<F>, hook: &'static str, error: StepError) -> Er
 pub(super) fn migrate<F: Flow>(
     slot: &FlowSlot<F>,
     steps: &Steps<F>,
-    doc: SessionDoc,
+    doc: &SessionDoc,
 ) -> Result<Option<SessionDoc>, SessionError> {
-    let migrated = slot.migrations.migrate(&doc, F::ID, F::VERSION)?;
-    let current = migrated.as_ref().unwrap_or(&doc);
+    let migrated = slot.migrations.migrate(doc, F::ID, F::VERSION)?;
+    let current = migrated.as_ref().unwrap_or(doc);
     let aliased = steps.iter().flat_map(|entry| {
         entry.info().aliases.iter().map(|alias| (*alias, entry.info().name.clone()))
     });

@@ -110,6 +110,14 @@ pub enum SessionError {
         /// Why it ended.
         reason: String,
     },
+    /// The session does not wait for a person.
+    #[error("session `{session}` was not escalated: its status is `{status}`")]
+    NotEscalated {
+        /// The session.
+        session: String,
+        /// What it is doing.
+        status: &'static str,
+    },
 }
 
 impl SessionError {
@@ -124,6 +132,7 @@ impl SessionError {
             Self::TooLarge { .. } => "document-too-large",
             Self::TooDeep { .. } => "document-too-deep",
             Self::Ended { .. } => "session-ended",
+            Self::NotEscalated { .. } => "not-escalated",
         }
     }
 
@@ -132,7 +141,7 @@ impl SessionError {
         match self {
             Self::TooLarge { .. } => 413,
             Self::TooDeep { .. } => 422,
-            Self::Ended { .. } => 409,
+            Self::Ended { .. } | Self::NotEscalated { .. } => 409,
             _ => 500,
         }
     }
