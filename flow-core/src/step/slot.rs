@@ -29,11 +29,13 @@ pub struct Slot {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Resolver {
-    /// One of these words, whatever their case: `#[slot(one_of("card", "cash"))]`.
+    /// One of these options, by [`one_of`](resolve::one_of): `#[slot(one_of("card", "cash"))]`.
     OneOf(&'static [&'static str]),
-    /// A number from the first bound to the second, both included: `#[slot(range(1, 8))]`.
+    /// A number from the first bound to the second, both included, by
+    /// [`range`](resolve::range): `#[slot(range(1, 8))]`.
     Range(f64, f64),
-    /// What a regular expression captures: `#[slot(pattern("#(\\d+)"))]`.
+    /// What a regular expression captures, by [`pattern`](resolve::pattern); read as a number
+    /// where the slot is one: `#[slot(pattern("#(\\d+)"))]`.
     Pattern(Pattern),
     /// The whole message, when this slot alone was asked for: `#[slot(whole_message)]`.
     WholeMessage,
@@ -214,10 +216,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn set<T: SlotField>(value: Value) -> Result<Option<Value>, String>
-    where
-        T: Default,
-    {
+    fn set<T: SlotField + Default>(value: Value) -> Result<Option<Value>, String> {
         let mut field = T::default();
         set_slot(&mut field, Some(value))?;
         Ok(get_slot(&field))
