@@ -18,6 +18,7 @@ mod collect;
 mod cx;
 mod decide;
 mod driver;
+mod extract;
 mod hooks;
 mod meta;
 mod registry;
