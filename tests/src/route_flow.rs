@@ -3,6 +3,9 @@
 //! Every step is an action or a reply that does what the script in the shared state says,
 //! so that a test decides the crossings: `"b c ."` goes to `B`, then to `C`, then waits.
 
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use flow_core::prelude::*;
@@ -33,6 +36,8 @@ pub struct Route {
     pub fresh: Option<&'static str>,
     /// Whether `on_error` goes to `C`.
     pub recover: bool,
+    /// A file to which each run of a step is appended, for tests that kill the process.
+    pub journal: Option<PathBuf>,
 }
 
 /// The rest of the way.
@@ -113,6 +118,10 @@ enum Word {
 async fn follow(name: &str, cx: &mut ActionCx<'_, Route>) -> Result<Word> {
     cx.flow.log.push(format!("{name}.run"));
     cx.state.ran += 1;
+    if let Some(journal) = &cx.flow.journal {
+        let mut file = OpenOptions::new().create(true).append(true).open(journal)?;
+        writeln!(file, "{} {name}", cx.visit())?;
+    }
     if let Some(message) = cx.take_message() {
         cx.state.rest = message.split_whitespace().map(str::to_owned).collect();
     }
@@ -130,6 +139,12 @@ async fn follow(name: &str, cx: &mut ActionCx<'_, Route>) -> Result<Word> {
             "terminal" => return Err(StepError::terminal("the step fails for good")),
             "panic" => panic!("the step panics as told"),
             "hang" => std::future::pending().await,
+            "hold" => {
+                cx.emit("holding", ())?;
+                let line = tokio::task::spawn_blocking(|| std::io::stdin().lines().next()).await?;
+                line.transpose()?;
+                continue;
+            }
             "say" => {
                 cx.say("hello");
                 continue;
