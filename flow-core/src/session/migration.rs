@@ -374,4 +374,60 @@ mod tests {
         assert!(migrated.expires_at.is_some());
         assert_eq!(migrated.version, 2);
     }
+
+    /// A document in which every field has something in it.
+    fn full(version: u32) -> SessionDoc {
+        let at = "2026-01-01T00:00:00.001Z";
+        let mut value = serde_json::to_value(doc(version)).unwrap();
+        let question = json!({ "text": "Which?", "fields": ["room"], "options": ["a", "b"] });
+        let error = json!({ "code": "step-failed", "message": "no", "retryable": true });
+        let outcomes = [
+            json!({ "kind": "waiting", "question": question }),
+            json!({ "kind": "waiting" }),
+            json!({ "kind": "ended", "reason": "done" }),
+            json!({ "kind": "handed-off", "to": "support" }),
+            json!({ "kind": "escalated", "reason": "angry" }),
+            json!({ "kind": "failed", "error": error }),
+        ];
+        let turns = outcomes.iter().enumerate().map(|(i, outcome)| {
+            json!({ "id": i.to_string(), "outcome": outcome, "replies": ["x"], "revision": i, "at": at })
+        });
+        for (field, part) in [
+            (
+                "visit",
+                json!({ "number": 3, "entered": false, "from": "Old", "input": { "a": 1 }, "asked": 2 }),
+            ),
+            (
+                "memory",
+                json!({ "main": { "messages": [
+                { "seq": 3, "role": "user", "parts": [{ "type": "text", "text": "hi" }], "at": at },
+            ] } }),
+            ),
+            ("context", json!({ "tenant": "t", "nested": { "$k.": [null, 0.1] } })),
+            ("turns", turns.collect()),
+            ("edges", json!([{ "from": "Old", "to": "Browse", "count": 2 }])),
+            ("waiting", json!({ "kind": "message", "question": question })),
+            ("error", error.clone()),
+            ("superseded", json!(2)),
+            ("owner", json!("ada")),
+            ("labels", json!({ "tier": "gold" })),
+            ("expires_at", json!(at)),
+        ] {
+            value[field] = part;
+        }
+        let doc = SessionDoc::read(value.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&doc).unwrap(), value, "a field was dropped or changed");
+        doc
+    }
+
+    #[test]
+    fn a_migration_leaves_alone_what_it_does_not_name() {
+        let chain = Migrations::new().from(1, nothing);
+        assert_eq!(chain.migrate(&full(1), "hotel", 2).unwrap().unwrap(), full(2));
+        let escalated = |version| {
+            let waiting = crate::session::Waiting::Escalation { reason: "angry".into() };
+            SessionDoc { waiting: Some(waiting), ..full(version) }
+        };
+        assert_eq!(chain.migrate(&escalated(1), "hotel", 2).unwrap().unwrap(), escalated(2));
+    }
 }
