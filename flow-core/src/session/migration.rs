@@ -3,6 +3,7 @@ use std::fmt;
 
 use super::{RawDoc, SessionDoc};
 use crate::error::{BuildError, Result, SessionError};
+use crate::json::{MAX_DEPTH, is_deeper_than};
 
 type Migrate = Box<dyn Fn(&mut RawDoc) -> Result<()> + Send + Sync>;
 
@@ -130,6 +131,14 @@ fn advance(doc: &SessionDoc, to: u32, migrate: &Migrate) -> Result<SessionDoc, S
     }
     let migrated = SessionDoc::read(value)
         .map_err(|e| failed(doc, to, format_args!("the result is no session document: {e}")))?;
+    let steps = migrated.steps.iter().map(|(name, value)| (format!("steps.{name}"), value));
+    let input = migrated.visit.input.iter().map(|value| ("visit.input".to_owned(), value));
+    for (path, value) in steps.chain(input).chain([("state".to_owned(), &migrated.state)]) {
+        if is_deeper_than(value, MAX_DEPTH) {
+            let session = doc.id.to_string();
+            return Err(SessionError::TooDeep { session, path, limit: MAX_DEPTH });
+        }
+    }
     match changed_identity(doc, &migrated) {
         Some(field) => {
             Err(failed(doc, to, format_args!("it changed `{field}`, which is the engine's own")))
@@ -336,6 +345,23 @@ mod tests {
     }
 
     #[test]
+    fn a_result_that_stores_do_not_take_is_refused_with_its_place() {
+        let deep = || (0..MAX_DEPTH).fold(json!([]), |value, _| json!([value]));
+        for (path, migrate) in [
+            ("state", Box::new(move |doc: &mut RawDoc| doc.map_state(|_| Ok(deep()))) as Migrate),
+            ("steps.Old", Box::new(move |doc: &mut RawDoc| doc.map_step("Old", |_| Ok(deep())))),
+            ("visit.input", Box::new(move |doc: &mut RawDoc| doc.move_to("Old", Some(deep())))),
+        ] {
+            let error =
+                Migrations::new().from(1, migrate).migrate(&doc(1), "hotel", 2).unwrap_err();
+            assert!(
+                matches!(&error, SessionError::TooDeep { path: found, .. } if found == path),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
     fn what_identifies_a_document_cannot_be_changed() {
         let changes = [
             ("_id", json!("s2")),
@@ -408,6 +434,8 @@ mod tests {
             ("edges", json!([{ "from": "Old", "to": "Browse", "count": 2 }])),
             ("waiting", json!({ "kind": "message", "question": question })),
             ("error", error.clone()),
+            ("effects", json!({ "s1:3:0:charge": { "tool": "charge", "at": at } })),
+            ("ended", json!("done")),
             ("superseded", json!(2)),
             ("owner", json!("ada")),
             ("labels", json!({ "tier": "gold" })),
