@@ -172,8 +172,8 @@ async fn migrate_one(
             let event = describe(&doc, &migrated);
             let mut ledger = Ledger::new(core.store.clone(), opened.grant.clone(), doc);
             ledger.replace(migrated);
-            let delta = Delta { updated_at: Some(core.clock.now()), ..Delta::default() };
-            match ledger.commit(delta, &[], true).await {
+            // `updated_at` stays: a session does not become less idle by being migrated.
+            match ledger.commit(Delta::default(), &[], true).await {
                 Ok(()) => Ok(Some(event)),
                 Err(error) => {
                     core.store.release(id, &opened.grant).await?;

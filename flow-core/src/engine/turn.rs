@@ -235,9 +235,8 @@ async fn work<F: Flow>(
             let mut ledger = Ledger::new(core.store.clone(), grant.clone(), doc);
             if let Some(migrated) = stored {
                 ledger.replace(migrated);
-                ledger
-                    .commit(Delta { updated_at: Some(now), ..Delta::default() }, &[], false)
-                    .await?;
+                // `updated_at` stays, so that the hook sees how long the session was idle.
+                ledger.commit(Delta::default(), &[], false).await?;
                 let to = ledger.doc().version;
                 events.emit(|| Event::SessionMigrated { from: version, to });
             }

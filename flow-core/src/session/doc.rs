@@ -94,7 +94,7 @@ pub struct SessionDoc {
     pub lease: Lease,
     /// When the session began.
     pub created_at: Timestamp,
-    /// When the last commit was made.
+    /// When the last commit was made, except that of a migration.
     pub updated_at: Timestamp,
     /// When the store may delete it.
     #[serde(default)]

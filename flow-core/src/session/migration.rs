@@ -3,6 +3,7 @@ use std::fmt;
 
 use super::{RawDoc, SessionDoc};
 use crate::error::{BuildError, Result, SessionError};
+use crate::json::{MAX_DEPTH, is_deeper_than};
 
 type Migrate = Box<dyn Fn(&mut RawDoc) -> Result<()> + Send + Sync>;
 
@@ -130,6 +131,14 @@ fn advance(doc: &SessionDoc, to: u32, migrate: &Migrate) -> Result<SessionDoc, S
     }
     let migrated = SessionDoc::read(value)
         .map_err(|e| failed(doc, to, format_args!("the result is no session document: {e}")))?;
+    let steps = migrated.steps.iter().map(|(name, value)| (format!("steps.{name}"), value));
+    let input = migrated.visit.input.iter().map(|value| ("visit.input".to_owned(), value));
+    for (path, value) in steps.chain(input).chain([("state".to_owned(), &migrated.state)]) {
+        if is_deeper_than(value, MAX_DEPTH) {
+            let session = doc.id.to_string();
+            return Err(SessionError::TooDeep { session, path, limit: MAX_DEPTH });
+        }
+    }
     match changed_identity(doc, &migrated) {
         Some(field) => {
             Err(failed(doc, to, format_args!("it changed `{field}`, which is the engine's own")))
@@ -316,7 +325,7 @@ mod tests {
     #[test]
     fn a_migration_that_fails_is_named_with_its_reason() {
         assert_eq!(reason(|_| Err(StepError::terminal("no such room"))), "no such room");
-        assert!(reason(|doc| Ok(doc.rename_step("Old", "Browse")?)).contains("has both"));
+        assert!(reason(|doc| doc.rename_step("Old", "Browse")).contains("has both"));
         let older = chain().migrate(&doc(4), "hotel", 3).unwrap_err();
         assert!(matches!(older, SessionError::Migration { from: 4, to: 3, .. }), "{older}");
     }
@@ -333,6 +342,23 @@ mod tests {
             Ok(())
         });
         assert!(gone.contains("no session document"), "{gone}");
+    }
+
+    #[test]
+    fn a_result_that_stores_do_not_take_is_refused_with_its_place() {
+        let deep = || (0..MAX_DEPTH).fold(json!([]), |value, _| json!([value]));
+        for (path, migrate) in [
+            ("state", Box::new(move |doc: &mut RawDoc| doc.map_state(|_| Ok(deep()))) as Migrate),
+            ("steps.Old", Box::new(move |doc: &mut RawDoc| doc.map_step("Old", |_| Ok(deep())))),
+            ("visit.input", Box::new(move |doc: &mut RawDoc| doc.move_to("Old", Some(deep())))),
+        ] {
+            let error =
+                Migrations::new().from(1, migrate).migrate(&doc(1), "hotel", 2).unwrap_err();
+            assert!(
+                matches!(&error, SessionError::TooDeep { path: found, .. } if found == path),
+                "{error}"
+            );
+        }
     }
 
     #[test]
@@ -373,5 +399,63 @@ mod tests {
         assert_eq!(migrated.labels["tier"], "gold");
         assert!(migrated.expires_at.is_some());
         assert_eq!(migrated.version, 2);
+    }
+
+    /// A document in which every field has something in it.
+    fn full(version: u32) -> SessionDoc {
+        let at = "2026-01-01T00:00:00.001Z";
+        let mut value = serde_json::to_value(doc(version)).unwrap();
+        let question = json!({ "text": "Which?", "fields": ["room"], "options": ["a", "b"] });
+        let error = json!({ "code": "step-failed", "message": "no", "retryable": true });
+        let outcomes = [
+            json!({ "kind": "waiting", "question": question }),
+            json!({ "kind": "waiting" }),
+            json!({ "kind": "ended", "reason": "done" }),
+            json!({ "kind": "handed-off", "to": "support" }),
+            json!({ "kind": "escalated", "reason": "angry" }),
+            json!({ "kind": "failed", "error": error }),
+        ];
+        let turns = outcomes.iter().enumerate().map(|(i, outcome)| {
+            json!({ "id": i.to_string(), "outcome": outcome, "replies": ["x"], "revision": i, "at": at })
+        });
+        for (field, part) in [
+            (
+                "visit",
+                json!({ "number": 3, "entered": false, "from": "Old", "input": { "a": 1 }, "asked": 2 }),
+            ),
+            (
+                "memory",
+                json!({ "main": { "messages": [
+                { "seq": 3, "role": "user", "parts": [{ "type": "text", "text": "hi" }], "at": at },
+            ] } }),
+            ),
+            ("context", json!({ "tenant": "t", "nested": { "$k.": [null, 0.1] } })),
+            ("turns", turns.collect()),
+            ("edges", json!([{ "from": "Old", "to": "Browse", "count": 2 }])),
+            ("waiting", json!({ "kind": "message", "question": question })),
+            ("error", error.clone()),
+            ("effects", json!({ "s1:3:0:charge": { "tool": "charge", "at": at } })),
+            ("ended", json!("done")),
+            ("superseded", json!(2)),
+            ("owner", json!("ada")),
+            ("labels", json!({ "tier": "gold" })),
+            ("expires_at", json!(at)),
+        ] {
+            value[field] = part;
+        }
+        let doc = SessionDoc::read(value.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&doc).unwrap(), value, "a field was dropped or changed");
+        doc
+    }
+
+    #[test]
+    fn a_migration_leaves_alone_what_it_does_not_name() {
+        let chain = Migrations::new().from(1, nothing);
+        assert_eq!(chain.migrate(&full(1), "hotel", 2).unwrap().unwrap(), full(2));
+        let escalated = |version| {
+            let waiting = crate::session::Waiting::Escalation { reason: "angry".into() };
+            SessionDoc { waiting: Some(waiting), ..full(version) }
+        };
+        assert_eq!(chain.migrate(&escalated(1), "hotel", 2).unwrap().unwrap(), escalated(2));
     }
 }

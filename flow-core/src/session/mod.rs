@@ -9,6 +9,8 @@ mod delta;
 mod doc;
 mod migration;
 mod raw;
+#[cfg(feature = "testing")]
+pub(crate) mod schema;
 
 pub use delta::{Appended, Delta, MemoryDelta};
 pub use doc::{

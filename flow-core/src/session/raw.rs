@@ -161,7 +161,7 @@ impl RawDoc {
 
     /// Makes the session stand at a step, which it enters in the next turn with the given
     /// input; `None` for a step without one. What was asked at the step before is
-    /// forgotten.
+    /// forgotten, and so is which of its tool calls have begun.
     ///
     /// # Errors
     /// When the name cannot be persisted.
@@ -176,6 +176,9 @@ impl RawDoc {
         self.set("visit", visit);
         if let Some(waiting) = self.object_mut("waiting") {
             waiting.remove("question");
+        }
+        if let Some(effects) = self.object_mut("effects") {
+            effects.clear();
         }
         Ok(())
     }
@@ -392,6 +395,7 @@ mod tests {
                 "kind": "message",
                 "question": { "text": "Name?", "fields": ["name"] },
             },
+            "effects": { "s1:4:0:charge": { "tool": "charge" } },
         }))
     }
 
@@ -475,6 +479,7 @@ mod tests {
         let value = raw.as_value();
         assert_eq!(value["visit"], json!({ "number": 5, "entered": false, "asked": 0 }));
         assert_eq!(value["waiting"], json!({ "kind": "message" }));
+        assert_eq!(value["effects"], json!({}));
         assert_eq!(value["edges"], json!([{ "from": "Browse", "to": "Gone", "count": 1 }]));
         assert_eq!(raw.step("Browse"), Some(&json!({ "seen": [1] })));
         let once = value.clone();
