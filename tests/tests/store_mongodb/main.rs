@@ -1,6 +1,7 @@
 //! The MongoDB store on a real server.
 
 mod commands;
+mod conformance;
 mod contract;
 mod faults;
 mod indexes;

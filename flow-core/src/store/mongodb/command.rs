@@ -15,10 +15,19 @@ use crate::store::{Commit, Grant, ListQuery, OpenRequest};
 /// Longer leases are cut to this, so that their end stays a date.
 const LONGEST_LEASE: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// Matches committed documents only; a session that was opened and never committed is kept
-/// at revision 0.
-pub(super) fn committed() -> Document {
-    doc! { "$gt": 0_i64 }
+/// Marks a session that was opened and never committed.
+pub(super) const UNCOMMITTED: &str = "uncommitted";
+
+/// Keeps a filter to committed documents.
+pub(super) fn committed(mut filter: Document) -> Document {
+    filter.insert(UNCOMMITTED, Bson::Null);
+    filter
+}
+
+/// Keeps a filter to sessions that were never committed.
+pub(super) fn uncommitted(mut filter: Document) -> Document {
+    filter.insert(UNCOMMITTED, true);
+    filter
 }
 
 /// The time at which a lease of `ttl` that begins now ends, by the server's clock.
@@ -34,7 +43,9 @@ fn lease_end(ttl: Duration) -> Document {
 /// and only `$expr` can compare with the server's clock.
 pub(super) fn acquire(request: &OpenRequest<'_>, mark: &str) -> Vec<Document> {
     let literal = |text: &str| doc! { "$literal": text };
-    let uncommitted = doc! { "$eq": [{ "$ifNull": ["$revision", 0_i64] }, 0_i64] };
+    // Only a document that this very upsert makes has no flow.
+    let new = doc! { "$eq": [{ "$type": "$flow" }, "missing"] };
+    let uncommitted = doc! { "$eq": ["$uncommitted", true] };
     let ours = doc! { "$and": [
         { "$eq": ["$flow.id", literal(request.flow)] },
         { "$lte": ["$version", i64::from(request.version)] },
@@ -50,12 +61,14 @@ pub(super) fn acquire(request: &OpenRequest<'_>, mark: &str) -> Vec<Document> {
         "until": lease_end(request.ttl),
         "mark": mark,
     };
-    let taken =
-        doc! { "$cond": [{ "$and": [free, { "$or": [&uncommitted, ours] }] }, lease, "$lease"] };
+    let taken = doc! { "$cond": [{ "$and": [free, { "$or": [&new, &uncommitted, ours] }] }, lease, "$lease"] };
     let placeholder = doc! { "$and": [{ "$eq": ["$lease.mark", mark] }, &uncommitted] };
     let or_kept = |value: Bson, field: &str| doc! { "$cond": [&placeholder, value, field] };
     vec![
-        doc! { "$set": { "lease": taken } },
+        doc! { "$set": {
+            "lease": taken,
+            "uncommitted": { "$cond": [new, true, "$uncommitted"] },
+        } },
         doc! { "$set": {
             "flow": or_kept(doc! { "id": literal(request.flow) }.into(), "$flow"),
             "version": or_kept(i64::from(request.version).into(), "$version"),
@@ -113,7 +126,6 @@ pub(super) fn listed(query: &ListQuery) -> Document {
     if let Some(after) = &query.after {
         filter.insert("_id", doc! { "$gt": after.as_str() });
     }
-    filter.insert("revision", committed());
     if let Some(flow) = &query.flow {
         filter.insert("flow.id", flow);
     }
@@ -126,7 +138,7 @@ pub(super) fn listed(query: &ListQuery) -> Document {
     if let Some(version) = query.below_version {
         filter.insert("version", doc! { "$lt": i64::from(version) });
     }
-    filter
+    committed(filter)
 }
 
 /// What a commit sends.

@@ -124,7 +124,7 @@ impl MongoStore {
     }
 
     async fn find(&self, id: &SessionId) -> Result<Option<SessionDoc>, StoreError> {
-        let filter = doc! { "_id": id.as_str(), "revision": command::committed() };
+        let filter = command::committed(doc! { "_id": id.as_str() });
         let found = self.sessions.find_one(filter).await;
         let found = found.map_err(|e| failure::driver("load a session", e))?;
         found.map(|document| read(id, document)).transpose()
@@ -302,7 +302,7 @@ impl SessionStore for MongoStore {
             token: lease_number(&document, "token"),
             until: lease_end(request.id, &document)?,
         };
-        if number(&document, "revision") == 0 {
+        if document.contains_key(command::UNCOMMITTED) {
             return Ok(Opened { grant, doc: None });
         }
         match read(request.id, document) {
@@ -372,13 +372,11 @@ impl SessionStore for MongoStore {
 
     async fn release(&self, id: &SessionId, grant: &Grant) -> Result<(), StoreError> {
         let failed = |e| failure::driver("release a session", e);
-        let mut filter = command::held(id, grant);
-        filter.insert("revision", command::committed());
+        let filter = command::committed(command::held(id, grant));
         let free = doc! { "$set": { "lease": command::free_lease(grant.token) } };
         let freed = self.sessions.update_one(filter, free).await.map_err(failed)?;
         if freed.matched_count == 0 {
-            let mut filter = command::held(id, grant);
-            filter.insert("revision", 0_i64);
+            let filter = command::uncommitted(command::held(id, grant));
             self.sessions.delete_one(filter).await.map_err(failed)?;
         }
         Ok(())
@@ -390,9 +388,6 @@ impl SessionStore for MongoStore {
 
     async fn create(&self, doc: &SessionDoc) -> Result<(), StoreError> {
         const OPERATION: &str = "create a session";
-        if doc.revision == 0 {
-            return Err(failure::refused(OPERATION, "revision 0 is that of no document; use 1"));
-        }
         let lease = command::free_lease(doc.lease.token);
         let document = codec::document(doc, lease).map_err(unencodable)?;
         self.written(codec::document_len(&document));
@@ -411,14 +406,14 @@ impl SessionStore for MongoStore {
         let deleted = self
             .sessions
             .find_one_and_delete(doc! { "_id": id.as_str() })
-            .projection(doc! { "revision": 1 })
+            .projection(doc! { command::UNCOMMITTED: 1 })
             .await
             .map_err(failed)?;
         self.sessions.delete_many(command::superseded(id)).await.map_err(failed)?;
         if *id == id.archive_key() {
             self.archive.delete_many(doc! { "session": id.as_str() }).await.map_err(failed)?;
         }
-        Ok(deleted.is_some_and(|document| number(&document, "revision") > 0))
+        Ok(deleted.is_some_and(|document| !document.contains_key(command::UNCOMMITTED)))
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Vec<SessionSummary>, StoreError> {
@@ -470,7 +465,7 @@ impl SessionStore for MongoStore {
 /// Why an open changed nothing, told by the document as it is.
 fn not_granted(request: &OpenRequest<'_>, document: &Document) -> StoreError {
     let session = request.id.clone();
-    if number(document, "revision") > 0 {
+    if !document.contains_key(command::UNCOMMITTED) {
         let flow = document.get_document("flow").ok().and_then(|flow| flow.get_str("id").ok());
         if flow != Some(request.flow) {
             return StoreError::WrongFlow {
