@@ -23,6 +23,7 @@ mod failure;
 mod indexes;
 mod sweep;
 
+use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -67,7 +68,6 @@ const UPSERT_ATTEMPTS: usize = 5;
 /// let store = MongoStore::connect("mongodb://localhost:27017", "hotel").await?;
 /// # Ok(()) }
 /// ```
-#[derive(Debug)]
 pub struct MongoStore {
     sessions: Collection<Document>,
     archive: Collection<Document>,
@@ -75,6 +75,15 @@ pub struct MongoStore {
     bytes_written: AtomicU64,
     /// The archive at which the last sweep stopped looking for leftovers.
     swept_to: Mutex<String>,
+}
+
+impl fmt::Debug for MongoStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The client knows addresses and credentials; they are not for logs.
+        f.debug_struct("MongoStore")
+            .field("database", &self.sessions.namespace().db)
+            .finish_non_exhaustive()
+    }
 }
 
 impl MongoStore {
@@ -141,7 +150,9 @@ impl MongoStore {
         document.insert("session", owner.as_str());
         document.insert("token", codec::token(commit.grant.token));
         let entry_id = format!("{owner}:{}", entry.seq);
-        self.replace_fenced(&self.archive, commit, entry_id, "token", document).await
+        // With the session, so that the collection can be sharded by it.
+        let place = doc! { "_id": entry_id, "session": owner.as_str() };
+        self.replace_fenced(&self.archive, commit, place, "token", document).await
     }
 
     async fn write_superseded(
@@ -151,10 +162,9 @@ impl MongoStore {
     ) -> Result<(), StoreError> {
         let mut lease = command::free_lease(0);
         lease.insert("fence", codec::token(commit.grant.token));
-        let mut document = codec::document(old, lease).map_err(unencodable)?;
-        document.remove("_id");
-        self.replace_fenced(&self.sessions, commit, old.id.to_string(), "lease.fence", document)
-            .await
+        let document = codec::document(old, lease).map_err(unencodable)?;
+        let place = doc! { "_id": old.id.as_str() };
+        self.replace_fenced(&self.sessions, commit, place, "lease.fence", document).await
     }
 
     /// Replaces or inserts a document, unless `fence` in it has a newer token: the upsert
@@ -163,12 +173,12 @@ impl MongoStore {
         &self,
         collection: &Collection<Document>,
         commit: &Commit<'_>,
-        id: String,
+        place: Document,
         fence: &str,
         document: Document,
     ) -> Result<(), StoreError> {
         self.written(codec::document_len(&document));
-        let mut filter = doc! { "_id": id };
+        let mut filter = place;
         filter.insert(fence, doc! { "$lte": codec::token(commit.grant.token) });
         let mut attempt = 1;
         loop {
