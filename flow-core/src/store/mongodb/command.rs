@@ -174,58 +174,79 @@ pub(super) fn change(commit: &Commit<'_>) -> Result<Change, serde_json::Error> {
 }
 
 fn parts(delta: &Delta) -> Result<Document, serde_json::Error> {
+    // By name, so that a part that is added to `Delta` is not forgotten here.
+    let Delta {
+        replace: _,
+        status,
+        flow,
+        current_step,
+        visit,
+        state,
+        steps,
+        memory,
+        context,
+        path,
+        turns,
+        edges,
+        waiting,
+        error,
+        next_message,
+        archive,
+        updated_at,
+        expires_at,
+    } = delta;
     let mut set = Document::new();
     let mut push = Document::new();
-    if let Some(status) = delta.status {
+    if let Some(status) = status {
         set.insert("status", status.as_str());
     }
-    if let Some(flow) = &delta.flow {
+    if let Some(flow) = flow {
         set.insert("flow", codec::part(flow)?);
     }
-    if let Some(step) = &delta.current_step {
+    if let Some(step) = current_step {
         set.insert("current_step", step);
     }
-    if let Some(visit) = &delta.visit {
+    if let Some(visit) = visit {
         set.insert("visit", codec::part(visit)?);
     }
-    if let Some(state) = &delta.state {
+    if let Some(state) = state {
         set.insert("state", codec::part(state)?);
     }
-    for (step, fields) in &delta.steps {
+    for (step, fields) in steps {
         set.insert(format!("steps.{}", codec::key(step)), codec::part(fields)?);
     }
-    for (namespace, appended) in &delta.memory {
+    for (namespace, appended) in memory {
         let items = codec::messages(&appended.push)?;
         push.insert(format!("memory.{}.messages", codec::key(namespace)), each(items, appended));
     }
-    if let Some(context) = &delta.context {
+    if let Some(context) = context {
         set.insert("context", codec::part(context)?);
     }
-    if !delta.path.is_empty() {
-        push.insert("path", each(codec::path(&delta.path.push)?, &delta.path));
+    if !path.is_empty() {
+        push.insert("path", each(codec::path(&path.push)?, path));
     }
-    if !delta.turns.is_empty() {
-        push.insert("turns", each(codec::turns(&delta.turns.push)?, &delta.turns));
+    if !turns.is_empty() {
+        push.insert("turns", each(codec::turns(&turns.push)?, turns));
     }
-    if let Some(edges) = &delta.edges {
+    if let Some(edges) = edges {
         set.insert("edges", codec::part(edges)?);
     }
-    if let Some(waiting) = &delta.waiting {
+    if let Some(waiting) = waiting {
         set.insert("waiting", codec::part(waiting)?);
     }
-    if let Some(error) = &delta.error {
+    if let Some(error) = error {
         set.insert("error", codec::part(error)?);
     }
-    if let Some(next) = delta.next_message {
-        set.insert("next_message", codec::part(&next)?);
+    if let Some(next) = next_message {
+        set.insert("next_message", codec::part(next)?);
     }
-    if let Some(archive) = &delta.archive {
+    if let Some(archive) = archive {
         set.insert("archive", codec::part(archive)?);
     }
-    if let Some(at) = delta.updated_at {
+    if let Some(at) = *updated_at {
         set.insert("updated_at", codec::date(at));
     }
-    if let Some(at) = delta.expires_at {
+    if let Some(at) = *expires_at {
         set.insert("expires_at", codec::optional_date(at));
     }
     let mut update = doc! { "$set": set };
