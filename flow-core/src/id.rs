@@ -40,7 +40,12 @@ impl SessionId {
     pub fn new(text: impl AsRef<str>) -> Result<Self, IdError> {
         let text = text.as_ref();
         let allowed = |c: char| c.is_ascii_alphanumeric() || "-_:@+/=".contains(c);
-        check("session id", text, allowed, "only ASCII letters, digits and - _ : @ + / = are allowed")?;
+        check(
+            "session id",
+            text,
+            allowed,
+            "only ASCII letters, digits and - _ : @ + / = are allowed",
+        )?;
         Ok(Self(text.into()))
     }
 

@@ -112,7 +112,10 @@ mod tests {
     #[test]
     fn canonical_form_keeps_integers_that_f64_cannot_hold() {
         assert_eq!(canonical(&json!(9_007_199_254_740_993_u64)), "9007199254740993");
-        assert_ne!(digest(&json!(9_007_199_254_740_993_u64)), digest(&json!(9_007_199_254_740_992_u64)));
+        assert_ne!(
+            digest(&json!(9_007_199_254_740_993_u64)),
+            digest(&json!(9_007_199_254_740_992_u64))
+        );
         assert_eq!(canonical(&json!({"é": "\"", "a": 1.5})), r#"{"a":1.5,"é":"\""}"#);
     }
 

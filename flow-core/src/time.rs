@@ -55,7 +55,8 @@ impl Timestamp {
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
         let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-        Self::from_millis(self.as_millis().saturating_add(millis)).unwrap_or(Self(jiff::Timestamp::MAX))
+        Self::from_millis(self.as_millis().saturating_add(millis))
+            .unwrap_or(Self(jiff::Timestamp::MAX))
     }
 
     /// How long ago `earlier` was; zero when it lies in the future.

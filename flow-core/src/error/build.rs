@@ -24,7 +24,9 @@ pub enum BuildError {
         step: String,
     },
     /// A flow without steps has no place to start.
-    #[error("flow `{flow}` has no steps: list them in `#[flow(steps(..))]` or add them in `define_steps`")]
+    #[error(
+        "flow `{flow}` has no steps: list them in `#[flow(steps(..))]` or add them in `define_steps`"
+    )]
     NoSteps {
         /// The flow.
         flow: String,
@@ -40,7 +42,9 @@ pub enum BuildError {
         known: String,
     },
     /// A step may go to a step that the flow does not have.
-    #[error("flow `{flow}`: step `{step}` may go to `{target}`, which the flow does not list: {known}")]
+    #[error(
+        "flow `{flow}`: step `{step}` may go to `{target}`, which the flow does not list: {known}"
+    )]
     UnknownTarget {
         /// The flow.
         flow: String,
@@ -52,7 +56,9 @@ pub enum BuildError {
         known: String,
     },
     /// Two tools that one step can call have one name.
-    #[error("flow `{flow}`: {place} offers two tools named `{tool}`: rename one with `#[tool(name = \"..\")]`")]
+    #[error(
+        "flow `{flow}`: {place} offers two tools named `{tool}`: rename one with `#[tool(name = \"..\")]`"
+    )]
     DuplicateTool {
         /// The flow.
         flow: String,
@@ -109,7 +115,9 @@ pub enum BuildError {
         next: u32,
     },
     /// A migration starts at the flow's version or beyond it, or two start at one version.
-    #[error("flow `{flow}` is at document version {version}, so its migration from {from} is wrong: {reason}")]
+    #[error(
+        "flow `{flow}` is at document version {version}, so its migration from {from} is wrong: {reason}"
+    )]
     Migration {
         /// The flow.
         flow: String,

@@ -8,7 +8,9 @@ use crate::time::Timestamp;
 #[non_exhaustive]
 pub enum StoreError {
     /// Another worker holds the lease of the session.
-    #[error("session `{session}` is busy: {holder} works on it until {until} at the latest; try again then")]
+    #[error(
+        "session `{session}` is busy: {holder} works on it until {until} at the latest; try again then"
+    )]
     Busy {
         /// The session.
         session: SessionId,
@@ -18,7 +20,9 @@ pub enum StoreError {
         until: Timestamp,
     },
     /// The session was changed since it was read; nothing was written.
-    #[error("session `{session}` is at revision {found}, not {expected}: it was changed by someone else")]
+    #[error(
+        "session `{session}` is at revision {found}, not {expected}: it was changed by someone else"
+    )]
     Conflict {
         /// The session.
         session: SessionId,

@@ -13,7 +13,9 @@ pub enum TurnError {
         known: String,
     },
     /// The message of the user is too large. Nothing was read or written.
-    #[error("the message has {size} bytes, over the limit of {limit}; raise `Limits::message_bytes` or send less")]
+    #[error(
+        "the message has {size} bytes, over the limit of {limit}; raise `Limits::message_bytes` or send less"
+    )]
     MessageTooLarge {
         /// Its size in bytes.
         size: usize,
@@ -97,7 +99,9 @@ pub enum TurnError {
         step: String,
     },
     /// A transition names a step that the flow does not have.
-    #[error("flow `{flow}`: step `{from}` went to `{to}`, which is not a step of the flow: {known}")]
+    #[error(
+        "flow `{flow}`: step `{from}` went to `{to}`, which is not a step of the flow: {known}"
+    )]
     UnknownTarget {
         /// The flow.
         flow: String,

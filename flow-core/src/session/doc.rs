@@ -64,9 +64,16 @@ pub struct SessionDoc {
     /// How often each edge was crossed since the user last said something.
     #[serde(default)]
     pub edges: Vec<EdgeCount>,
+    /// Tool calls that were begun in this visit, by idempotency key. Written only with
+    /// `Durability::Effect`; empty once the step is left.
+    #[serde(default)]
+    pub effects: BTreeMap<String, EffectRecord>,
     /// What the session waits for.
     #[serde(default)]
     pub waiting: Option<Waiting>,
+    /// Why the session has ended, once it has.
+    #[serde(default)]
+    pub ended: Option<String>,
     /// Why the last turn failed, if it did.
     #[serde(default)]
     pub error: Option<ErrorRecord>,
@@ -237,6 +244,15 @@ pub struct TurnRecord {
     /// The revision of the commit that ended it.
     pub revision: u64,
     /// When it ended.
+    pub at: Timestamp,
+}
+
+/// A tool call that was begun.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EffectRecord {
+    /// The tool.
+    pub tool: String,
+    /// When it was begun for the first time.
     pub at: Timestamp,
 }
 

@@ -142,8 +142,7 @@ impl SessionStore for MemoryStore {
             token: record.lease.token + 1,
             until: Some(until),
         };
-        let grant =
-            Grant { holder: request.holder.to_owned(), token: record.lease.token, until };
+        let grant = Grant { holder: request.holder.to_owned(), token: record.lease.token, until };
         Ok(Opened { grant, doc: record.snapshot() })
     }
 
@@ -168,11 +167,7 @@ impl SessionStore for MemoryStore {
         record.check(id, commit.grant)?;
         let found = record.doc.as_ref().map_or(0, |doc| doc.revision);
         if found != commit.base {
-            return Err(StoreError::Conflict {
-                session: id.clone(),
-                expected: commit.base,
-                found,
-            });
+            return Err(StoreError::Conflict { session: id.clone(), expected: commit.base, found });
         }
         match &mut record.doc {
             Some(doc) if !commit.delta.replace => {
@@ -274,10 +269,8 @@ impl SessionStore for MemoryStore {
         let mut records = self.lock();
         records.retain(|id, record| {
             let free = record.lease.until.is_none_or(|until| until <= now);
-            let expired = record
-                .doc
-                .as_ref()
-                .is_some_and(|doc| doc.expires_at.is_some_and(|at| at <= now));
+            let expired =
+                record.doc.as_ref().is_some_and(|doc| doc.expires_at.is_some_and(|at| at <= now));
             if free && expired {
                 swept.expired += 1;
                 return false;

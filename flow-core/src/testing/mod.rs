@@ -4,3 +4,5 @@ pub mod conformance;
 
 #[doc(inline)]
 pub use crate::__store_conformance as store_conformance;
+mod harness;
+pub use harness::{ManualClock, StepHarness};

@@ -12,13 +12,16 @@
 //! JSON has no dates, so a BSON date can only be a [`Timestamp`] of the layout.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 use serde::Serialize;
 use serde_json::{Map, Number, Value};
 
 use crate::message::Message;
-use crate::session::{ArchiveEntry, Lease, Memory, PathEntry, SessionDoc, TurnRecord};
+use crate::session::{
+    ArchiveEntry, EffectRecord, Lease, Memory, PathEntry, SessionDoc, TurnRecord,
+};
 use crate::time::Timestamp;
 
 /// The key of an integer that BSON has no type for. No key of a caller is written so, since
@@ -185,6 +188,13 @@ pub(super) fn turns(items: &[TurnRecord]) -> Encoded<Bson> {
     list(items, |turn| dated(turn, turn.at))
 }
 
+/// Tool calls that were begun, by idempotency key.
+pub(super) fn effects(items: &BTreeMap<String, EffectRecord>) -> Encoded<Bson> {
+    let items = items.iter();
+    let items = items.map(|(id, effect)| Ok((key(id).into_owned(), dated(effect, effect.at)?)));
+    items.collect::<Encoded<Document>>().map(Bson::Document)
+}
+
 /// A lease with these contents.
 pub(super) fn lease(lease: &Lease) -> Document {
     doc! {
@@ -227,9 +237,11 @@ pub(super) fn document(doc: &SessionDoc, lease: impl Into<Bson>) -> Encoded<Docu
         memory,
         context,
         path: entered,
-        turns: ended,
+        turns: recorded,
         edges,
+        effects: begun,
         waiting,
+        ended,
         error,
         next_message,
         archive,
@@ -259,9 +271,11 @@ pub(super) fn document(doc: &SessionDoc, lease: impl Into<Bson>) -> Encoded<Docu
         "memory": namespaces,
         "context": part(context)?,
         "path": path(entered)?,
-        "turns": turns(ended)?,
+        "turns": turns(recorded)?,
         "edges": part(edges)?,
+        "effects": effects(begun)?,
         "waiting": part(waiting)?,
+        "ended": part(ended)?,
         "error": part(error)?,
         "next_message": part(next_message)?,
         "archive": part(archive)?,

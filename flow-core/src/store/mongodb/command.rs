@@ -188,6 +188,8 @@ fn parts(delta: &Delta) -> Result<Document, serde_json::Error> {
         path,
         turns,
         edges,
+        effects,
+        ended,
         waiting,
         error,
         next_message,
@@ -230,6 +232,12 @@ fn parts(delta: &Delta) -> Result<Document, serde_json::Error> {
     }
     if let Some(edges) = edges {
         set.insert("edges", codec::part(edges)?);
+    }
+    if let Some(effects) = effects {
+        set.insert("effects", codec::effects(effects)?);
+    }
+    if let Some(ended) = ended {
+        set.insert("ended", codec::part(ended)?);
     }
     if let Some(waiting) = waiting {
         set.insert("waiting", codec::part(waiting)?);

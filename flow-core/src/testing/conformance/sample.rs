@@ -6,8 +6,8 @@ use crate::id::SessionId;
 use crate::message::{Message, Role};
 use crate::outcome::Outcome;
 use crate::session::{
-    ArchiveMark, EdgeCount, ErrorRecord, FORMAT, FlowRef, Lease, MAIN_MEMORY, Memory, PathEntry,
-    Question, SessionDoc, Status, TurnRecord, Visit, Waiting,
+    ArchiveMark, EdgeCount, EffectRecord, ErrorRecord, FORMAT, FlowRef, Lease, MAIN_MEMORY, Memory,
+    PathEntry, Question, SessionDoc, Status, TurnRecord, Visit, Waiting,
 };
 use crate::time::Timestamp;
 
@@ -67,7 +67,12 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
         path: vec![path_entry(0), path_entry(1)],
         turns: vec![turn(1)],
         edges: vec![EdgeCount { from: "Explore".into(), to: "Checkout".into(), count: 1 }],
+        effects: BTreeMap::from([(
+            "a:2:0:charge".into(),
+            EffectRecord { tool: "charge".into(), at: time(1_000) },
+        )]),
         waiting: Some(Waiting::Message { question: Some(question) }),
+        ended: None,
         error: Some(ErrorRecord {
             code: "model-failed".into(),
             message: "the model did not answer".into(),

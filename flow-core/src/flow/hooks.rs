@@ -1,0 +1,221 @@
+use std::borrow::Cow;
+use std::future::Future;
+use std::pin::Pin;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{FlowMeta, Steps};
+use crate::error::{Error, Result, StepError};
+use crate::id::SessionId;
+use crate::model::{CallPolicy, ModelSelection};
+use crate::session::{Migrations, SessionDoc};
+use crate::step::{ActionCx, StepCx};
+use crate::tool::ToolDefinition;
+use crate::transition::Transition;
+
+/// What a user overrides of a flow. Every hook has a default.
+///
+/// In each turn the hooks run in this order: the registered flow is cloned,
+/// [`init`](Self::init), [`define_steps`](Self::define_steps), the session is loaded and
+/// leased, its document [migrated](Self::migrations),
+/// [`on_restore_session_doc`](Self::on_restore_session_doc),
+/// [`define_tools`](Self::define_tools), [`run`](Self::run).
+///
+/// A new session begins at [`initial_step`](Self::initial_step). [`config_model`](Self::config_model),
+/// [`config_call_policy`](Self::config_call_policy) and [`config_memory`](Self::config_memory)
+/// are read after `init`.
+pub trait Flow: FlowMeta {
+    /// The model of the flow. Default: the one of `#[flow(model = "..")]`.
+    fn config_model(&self) -> Option<ModelSelection> {
+        Self::MODEL.and_then(|model| model.parse().ok())
+    }
+
+    /// How models are called.
+    fn config_call_policy(&self) -> CallPolicy {
+        CallPolicy::default()
+    }
+
+    /// How much of the conversation stays in the document.
+    fn config_memory(&self) -> MemoryPolicy {
+        MemoryPolicy::default()
+    }
+
+    /// Prepares the flow for a turn: opens connections, reads the context. Nothing of the
+    /// session is known yet, so the context does not offer it.
+    fn init(&mut self, cx: &mut InitCx<'_>) -> impl Future<Output = Result<()>> + Send {
+        let _ = cx;
+        std::future::ready(Ok(()))
+    }
+
+    /// Changes the registry, given what `#[flow(steps(..))]` declares.
+    fn define_steps(&self, steps: Steps<Self>) -> Steps<Self> {
+        steps
+    }
+
+    /// The step at which a new session begins. Default: the first one of the registry.
+    fn initial_step(&self) -> Option<Cow<'static, str>> {
+        None
+    }
+
+    /// Changes the tools of the flow, given those of its `#[tools(flow)]` block.
+    fn define_tools(&self, tools: Vec<ToolDefinition>) -> Vec<ToolDefinition> {
+        tools
+    }
+
+    /// Says what becomes of a stored document, once it is at the flow's version. Default: it
+    /// is kept.
+    fn on_restore_session_doc(
+        &self,
+        doc: SessionDoc,
+    ) -> impl Future<Output = Result<Restore>> + Send {
+        std::future::ready(Ok(Restore::keep(doc)))
+    }
+
+    /// Whether [`spawn_steps`](Self::spawn_steps) runs in place of the current step.
+    fn is_batch(&self) -> bool {
+        false
+    }
+
+    /// Runs in place of the current step when [`is_batch`](Self::is_batch) says so.
+    fn spawn_steps(
+        &self,
+        cx: &mut ActionCx<'_, Self>,
+    ) -> impl Future<Output = Result<Transition>> + Send {
+        let _ = cx;
+        std::future::ready(Err(StepError::terminal(format!(
+            "flow `{}` says that it is a batch but does not override `spawn_steps`",
+            Self::ID
+        ))))
+    }
+
+    /// Runs a turn to its next pause. Override it to do something around the turn.
+    fn run(&self, turn: &mut dyn Drive) -> impl Future<Output = Result<()>> + Send {
+        async move { Ok(turn.run_to_pause().await?) }
+    }
+
+    /// How documents of older versions are brought up to date.
+    fn migrations() -> Migrations {
+        Migrations::new()
+    }
+
+    /// Runs when a step has failed, and may say where to go instead of failing the turn.
+    /// What the step wrote to its fields and to the shared state before it failed is kept
+    /// when it does.
+    fn on_error(
+        &self,
+        error: &StepError,
+        cx: &mut StepCx<'_, Self>,
+    ) -> impl Future<Output = Result<Option<Transition>>> + Send {
+        let _ = (error, cx);
+        std::future::ready(Ok(None))
+    }
+}
+
+/// A turn that is ready to run, for [`Flow::run`].
+pub trait Drive: Send {
+    /// The persisted name of the step at which the session stands.
+    fn current_step(&self) -> &str;
+
+    /// Runs steps until the flow waits, ends or fails.
+    fn run_to_pause(&mut self) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send + '_>>;
+}
+
+/// What `init` works with.
+#[derive(Debug)]
+pub struct InitCx<'a> {
+    pub(crate) session: &'a SessionId,
+    pub(crate) turn: &'a str,
+    pub(crate) message: Option<&'a str>,
+    pub(crate) context: &'a mut Map<String, Value>,
+}
+
+impl InitCx<'_> {
+    /// The session that the turn is for.
+    pub fn session(&self) -> &SessionId {
+        self.session
+    }
+
+    /// The turn: the caller's id, or a random one.
+    pub fn turn(&self) -> &str {
+        self.turn
+    }
+
+    /// What the user said.
+    pub fn message(&self) -> Option<&str> {
+        self.message
+    }
+
+    /// A value that the caller of the turn passed.
+    pub fn context(&self, key: &str) -> Option<&Value> {
+        self.context.get(key)
+    }
+
+    /// Puts a value into the context. It persists with the session, so keep secrets out.
+    ///
+    /// # Errors
+    /// When the value cannot be written as JSON.
+    pub fn set_context(&mut self, key: impl Into<String>, value: impl Serialize) -> Result<()> {
+        self.context.insert(key.into(), serde_json::to_value(value)?);
+        Ok(())
+    }
+}
+
+/// How much of the conversation stays in the document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryPolicy {
+    /// How many messages of each namespace stay. Default: 64.
+    pub window: usize,
+    /// How many messages beyond the window make a batch that moves to the archive.
+    /// Default: 32.
+    pub batch: usize,
+}
+
+impl MemoryPolicy {
+    /// Another window.
+    #[must_use]
+    pub fn window(mut self, messages: usize) -> Self {
+        self.window = messages;
+        self
+    }
+
+    /// Another batch; at least 1.
+    #[must_use]
+    pub fn batch(mut self, messages: usize) -> Self {
+        self.batch = messages.max(1);
+        self
+    }
+}
+
+impl Default for MemoryPolicy {
+    fn default() -> Self {
+        Self { window: 64, batch: 32 }
+    }
+}
+
+/// What becomes of a stored document.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Restore {
+    /// The session goes on with this document.
+    Keep(Box<SessionDoc>),
+    /// The document is closed as `superseded` and kept; a new one starts in its place.
+    Fresh {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Restore {
+    /// The session goes on with this document. The hook may have changed its state, steps,
+    /// labels and owner.
+    pub fn keep(doc: SessionDoc) -> Self {
+        Self::Keep(Box::new(doc))
+    }
+
+    /// The document is closed and a new one starts, for a reason that an event tells.
+    pub fn fresh(reason: impl Into<String>) -> Self {
+        Self::Fresh { reason: reason.into() }
+    }
+}

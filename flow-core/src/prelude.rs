@@ -1,0 +1,18 @@
+//! What a flow's author needs: `use flow_core::prelude::*;`
+
+pub use crate::error::{Result, StepError};
+pub use crate::flow::{Drive, Flow, FlowMeta, Graph, InitCx, MemoryPolicy, Restore, Steps};
+pub use crate::id::SessionId;
+pub use crate::session::{Migrations, Question, SessionDoc};
+pub use crate::step::{
+    Action, ActionCx, Check, Collect, Crossing, Decide, Form, Gate, Prompt, Reply, Slot, Step,
+    StepCx,
+};
+pub use crate::tool::{ToolCall, ToolCx, ToolOutcome, ToolResult};
+pub use crate::transition::{Next, Transition};
+
+pub use schemars::JsonSchema;
+pub use serde::{Deserialize, Serialize};
+
+#[cfg(feature = "macros")]
+pub use flow_macros::{flow, step, tool, tools};

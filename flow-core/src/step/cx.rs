@@ -1,0 +1,250 @@
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+use tracing::Instrument as _;
+
+use super::FlowMeta;
+use crate::error::{Error, Result, ToolError};
+use crate::event::{Event, Rendered};
+use crate::id::SessionId;
+use crate::ledger::Ledger;
+use crate::session::Question;
+use crate::time::Timestamp;
+use crate::tool::{ToolCall, ToolCx};
+
+/// Something that a step does to the conversation. It is done with the transition that the
+/// step returns: a step that fails has said nothing.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    Say { text: String, rendered: Rendered },
+    Feedback(String),
+    Note(String),
+    Ask(Question),
+}
+
+/// What a turn shares with the steps that it runs.
+pub(crate) struct Scope {
+    pub(crate) session: SessionId,
+    pub(crate) turn: Arc<str>,
+    pub(crate) step: Arc<str>,
+    pub(crate) visit: u64,
+    /// How many tool calls the step has made in this visit.
+    pub(crate) ordinal: u32,
+    /// What the user said and no step has consumed.
+    pub(crate) message: Option<String>,
+    /// What the user said in this turn.
+    pub(crate) last_message: Option<String>,
+    /// The slots that the user was asked for before this turn.
+    pub(crate) asked_fields: Vec<String>,
+    /// How many questions the current step has asked in this visit.
+    pub(crate) asked: u32,
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) context: Map<String, Value>,
+    pub(crate) events: EventSink,
+    pub(crate) now: Timestamp,
+    /// The document; nothing for a step that is run outside of a turn.
+    pub(crate) ledger: Option<Ledger>,
+}
+
+/// Where events go. Sending never waits: a turn is bounded by its budgets, so its events
+/// are too.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EventSink(pub(crate) Option<mpsc::UnboundedSender<Event>>);
+
+impl EventSink {
+    /// Makes the event only when somebody listens.
+    pub(crate) fn emit(&self, event: impl FnOnce() -> Event) {
+        if let Some(sender) = &self.0 {
+            // A listener that went away does not concern the turn.
+            let _ = sender.send(event());
+        }
+    }
+}
+
+/// What a step works with: the flow, the shared state, the user's words, and what it can do
+/// to the conversation.
+pub struct StepCx<'a, F: FlowMeta> {
+    /// The flow: the registered struct, cloned for this turn and initialised by `init`.
+    pub flow: &'a F,
+    /// The state that all steps share.
+    pub state: &'a mut F::State,
+    pub(crate) scope: &'a mut Scope,
+}
+
+impl<'a, F: FlowMeta> StepCx<'a, F> {
+    pub(crate) fn new(flow: &'a F, state: &'a mut F::State, scope: &'a mut Scope) -> Self {
+        Self { flow, state, scope }
+    }
+
+    /// The session.
+    pub fn session(&self) -> &SessionId {
+        &self.scope.session
+    }
+
+    /// The turn: the caller's id, or a random one.
+    pub fn turn(&self) -> &str {
+        &self.scope.turn
+    }
+
+    /// The persisted name of the step that runs.
+    pub fn step(&self) -> &str {
+        &self.scope.step
+    }
+
+    /// The number of this visit, unique within the session, counted from 1.
+    pub fn visit(&self) -> u64 {
+        self.scope.visit
+    }
+
+    /// When the turn began, by the engine's clock.
+    pub fn now(&self) -> Timestamp {
+        self.scope.now
+    }
+
+    /// What the user said and no step of this turn has consumed yet.
+    pub fn message(&self) -> Option<&str> {
+        self.scope.message.as_deref()
+    }
+
+    /// Takes the user's message, so that no later step of this turn gets it.
+    pub fn take_message(&mut self) -> Option<String> {
+        self.scope.message.take()
+    }
+
+    /// What the user said in this turn, consumed or not.
+    pub fn last_message(&self) -> Option<&str> {
+        self.scope.last_message.as_deref()
+    }
+
+    /// A value that the caller of the turn or the flow's `init` put into the context.
+    pub fn context(&self, key: &str) -> Option<&Value> {
+        self.scope.context.get(key)
+    }
+
+    /// Says something to the user and keeps it in the history.
+    ///
+    /// It is said with the transition that the step returns: a step that fails says nothing.
+    pub fn say(&mut self, text: impl Into<String>) {
+        self.scope.effects.push(Effect::Say { text: text.into(), rendered: Rendered::Engine });
+    }
+
+    /// Tells the user what was wrong with their message. Not kept in the history.
+    pub fn feedback(&mut self, text: impl Into<String>) {
+        self.scope.effects.push(Effect::Feedback(text.into()));
+    }
+
+    /// Leaves a note for the steps after this one, until the turn ends. Never shown to the
+    /// user, never persisted.
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.scope.effects.push(Effect::Note(text.into()));
+    }
+
+    /// The notes that earlier steps of this turn have left.
+    pub fn notes(&self) -> &[String] {
+        &self.scope.notes
+    }
+
+    /// Tells listeners something at once. Not persisted, and told again when the step runs
+    /// again.
+    ///
+    /// # Errors
+    /// When the payload cannot be written as JSON.
+    pub fn emit(&mut self, name: impl Into<String>, payload: impl Serialize) -> Result<()> {
+        let payload = serde_json::to_value(payload)?;
+        let name = name.into();
+        self.scope.events.emit(|| Event::Custom { name, payload });
+        Ok(())
+    }
+
+    pub(crate) fn ask(&mut self, question: Question) {
+        self.scope.asked += 1;
+        self.scope.effects.push(Effect::Ask(question));
+    }
+
+    /// The same context for a shorter time.
+    pub(crate) fn reborrow(&mut self) -> StepCx<'_, F> {
+        StepCx { flow: self.flow, state: self.state, scope: self.scope }
+    }
+}
+
+impl<F: FlowMeta> fmt::Debug for StepCx<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StepCx")
+            .field("flow", &F::ID)
+            .field("session", &self.scope.session)
+            .field("step", &self.scope.step)
+            .field("visit", &self.scope.visit)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What an action works with: all of [`StepCx`], and the tools of the flow.
+#[derive(Debug)]
+pub struct ActionCx<'a, F: FlowMeta>(StepCx<'a, F>);
+
+impl<'a, F: FlowMeta> ActionCx<'a, F> {
+    pub(crate) fn new(cx: StepCx<'a, F>) -> Self {
+        Self(cx)
+    }
+
+    /// Calls a tool of the flow.
+    ///
+    /// The tool gets an idempotency key made of the session, the visit and the place of the
+    /// call among the calls of this visit. When the step runs again after a crash, the same
+    /// call gets the same key.
+    ///
+    /// # Errors
+    /// What the tool returned, as `tool-failed`.
+    pub async fn tool<T: ToolCall<F>>(&mut self, call: T) -> Result<T::Output> {
+        let scope = &mut *self.0.scope;
+        let id = format!("{}:{}:{}:{}", scope.session, scope.visit, scope.ordinal, T::NAME);
+        scope.ordinal += 1;
+        let arguments = serde_json::to_value(&call).map_err(|e| {
+            Error::from(ToolError::Arguments {
+                tool: T::NAME.to_owned(),
+                path: ".".to_owned(),
+                reason: e.to_string(),
+            })
+        })?;
+        scope.events.emit(|| Event::ToolCall {
+            id: id.clone(),
+            tool: T::NAME.to_owned(),
+            arguments,
+        });
+        let mut cx = ToolCx::new(scope.session.clone(), &*scope.turn, &*scope.step, &*id);
+        if let Some(ledger) = &mut scope.ledger
+            && ledger.begin_effect(&id, T::NAME, scope.now).await?
+        {
+            cx = cx.begun_before();
+        }
+        let span = tracing::debug_span!("tool", tool = T::NAME, call = %id);
+        let result = call.call(self.0.flow, &cx).instrument(span).await;
+        self.0.scope.events.emit(|| {
+            let (result, failed) = match &result {
+                Ok(output) => (serde_json::to_value(output).unwrap_or(Value::Null), false),
+                Err(error) => (Value::String(error.to_string()), true),
+            };
+            Event::ToolResult { id, tool: T::NAME.to_owned(), result, failed }
+        });
+        Ok(result.map_err(Error::from)?)
+    }
+}
+
+impl<'a, F: FlowMeta> Deref for ActionCx<'a, F> {
+    type Target = StepCx<'a, F>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<F: FlowMeta> DerefMut for ActionCx<'_, F> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}

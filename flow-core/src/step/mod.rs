@@ -1,0 +1,44 @@
+//! Steps: the stages of a flow.
+//!
+//! A step is a struct with `#[step]`; its fields are its persisted state. There are four
+//! kinds, each a trait that the step implements:
+//!
+//! | kind | trait | what it does |
+//! | --- | --- | --- |
+//! | reply | [`Reply`] | speaks |
+//! | collect | [`Collect`] | fills a form |
+//! | action | [`Action`] | does work |
+//! | decide | [`Decide`] | branches on structured data |
+//!
+//! [`Step`] is what `#[step]` implements: names, input, ways out. The kind's trait holds
+//! what a user overrides. Each method gets a [`StepCx`], an action an [`ActionCx`].
+
+mod action;
+mod collect;
+mod cx;
+mod decide;
+mod driver;
+mod hooks;
+mod meta;
+mod registry;
+mod reply;
+pub mod resolve;
+mod slot;
+
+pub use action::Action;
+pub use collect::Collect;
+pub use cx::{ActionCx, StepCx};
+pub(crate) use cx::{Effect, EventSink, Scope};
+pub use decide::Decide;
+pub(crate) use driver::{Arrival, DynStep};
+pub use driver::{FlowOf, StepKind};
+pub use hooks::{Crossing, Gate};
+pub use meta::{
+    FlowMeta, HasStep, Kind, ModelError, Prompt, Step, StepTools, ToolsRegistered, kind,
+};
+pub(crate) use registry::{Misfit, read};
+pub use registry::{StepEntry, StepInfo, Steps};
+pub use reply::{Check, Reply};
+pub use slot::{Form, Pattern, Resolver, Slot, SlotField};
+#[doc(hidden)]
+pub use slot::{get_slot, set_slot};

@@ -1,0 +1,225 @@
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use schemars::Schema;
+use serde_json::Value;
+
+use super::driver::Erased;
+use super::{DynStep, FlowMeta, Kind, Slot, Step, StepKind};
+use crate::tool::ToolDefinition;
+use crate::transition::Target;
+
+/// What the registry knows about a step.
+#[derive(Clone)]
+pub struct StepInfo {
+    /// The persisted name.
+    pub name: Arc<str>,
+    /// Names that documents written before a rename use.
+    pub aliases: &'static [&'static str],
+    /// The kind.
+    pub kind: Kind,
+    /// The doc comment.
+    pub doc: &'static str,
+    /// The memory namespace, unless it is the main one.
+    pub memory: Option<&'static str>,
+    /// The ways out in source order.
+    pub targets: &'static [Target],
+    /// The slots of a collect step.
+    pub slots: &'static [Slot],
+    tools: fn() -> Vec<ToolDefinition>,
+    schema: fn() -> Schema,
+}
+
+impl StepInfo {
+    /// The tools of the step.
+    pub fn tools(&self) -> Vec<ToolDefinition> {
+        (self.tools)()
+    }
+
+    /// The JSON Schema of the step's fields, as they persist.
+    pub fn schema(&self) -> Schema {
+        (self.schema)()
+    }
+}
+
+impl fmt::Debug for StepInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StepInfo")
+            .field("name", &self.name)
+            .field("kind", &self.kind)
+            .field("targets", &self.targets)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A step in the registry of a flow.
+pub struct StepEntry<F: FlowMeta> {
+    info: StepInfo,
+    make: fn() -> Box<dyn DynStep<F>>,
+    load: fn(Value) -> Result<Box<dyn DynStep<F>>, Misfit>,
+}
+
+/// Why the fields of a step could not be read.
+#[derive(Debug)]
+pub(crate) struct Misfit {
+    pub(crate) path: String,
+    pub(crate) reason: String,
+}
+
+/// Reads a value and says where it does not fit.
+pub(crate) fn read<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, Misfit> {
+    serde_path_to_error::deserialize(value)
+        .map_err(|e| Misfit { path: e.path().to_string(), reason: e.into_inner().to_string() })
+}
+
+impl<F: FlowMeta> StepEntry<F> {
+    fn of<S>() -> Self
+    where
+        S: Step,
+        S::Kind: StepKind<S, Flow = F>,
+    {
+        Self {
+            info: StepInfo {
+                name: S::NAME.into(),
+                aliases: S::ALIASES,
+                kind: <S::Kind as StepKind<S>>::KIND,
+                doc: S::DOC,
+                memory: S::MEMORY,
+                targets: S::TARGETS,
+                slots: <S::Kind as StepKind<S>>::slots(),
+                tools: S::tools,
+                schema: || schemars::schema_for!(S),
+            },
+            make: || Box::new(Erased(S::default())),
+            load: |value| Ok(Box::new(Erased(read::<S>(value)?))),
+        }
+    }
+
+    /// What the registry knows about the step.
+    pub fn info(&self) -> &StepInfo {
+        &self.info
+    }
+
+    pub(crate) fn make(&self) -> Box<dyn DynStep<F>> {
+        (self.make)()
+    }
+
+    pub(crate) fn load(&self, value: Value) -> Result<Box<dyn DynStep<F>>, Misfit> {
+        (self.load)(value)
+    }
+}
+
+impl<F: FlowMeta> Clone for StepEntry<F> {
+    fn clone(&self) -> Self {
+        Self { info: self.info.clone(), make: self.make, load: self.load }
+    }
+}
+
+impl<F: FlowMeta> fmt::Debug for StepEntry<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.info.fmt(f)
+    }
+}
+
+/// The steps of a flow in the order in which they are declared. Cheap to clone.
+///
+/// `#[flow(steps(..))]` makes it; `define_steps` may change it.
+#[derive(Debug)]
+pub struct Steps<F: FlowMeta> {
+    entries: Arc<Vec<StepEntry<F>>>,
+    index: Arc<HashMap<Arc<str>, usize>>,
+}
+
+impl<F: FlowMeta> Clone for Steps<F> {
+    fn clone(&self) -> Self {
+        Self { entries: self.entries.clone(), index: self.index.clone() }
+    }
+}
+
+impl<F: FlowMeta> Default for Steps<F> {
+    fn default() -> Self {
+        Self { entries: Arc::default(), index: Arc::default() }
+    }
+}
+
+impl<F: FlowMeta> Steps<F> {
+    /// No steps.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a step at the end. Two steps that answer to one name are found when the engine
+    /// is built.
+    #[must_use]
+    pub fn add<S>(mut self) -> Self
+    where
+        S: Step,
+        S::Kind: StepKind<S, Flow = F>,
+    {
+        let entry = StepEntry::of::<S>();
+        let index = Arc::make_mut(&mut self.index);
+        let place = self.entries.len();
+        index.entry(entry.info.name.clone()).or_insert(place);
+        for alias in entry.info.aliases {
+            index.entry((*alias).into()).or_insert(place);
+        }
+        Arc::make_mut(&mut self.entries).push(entry);
+        self
+    }
+
+    /// Takes a step out, if it is there.
+    #[must_use]
+    pub fn remove(mut self, name: &str) -> Self {
+        Arc::make_mut(&mut self.entries).retain(|entry| &*entry.info.name != name);
+        let mut index = HashMap::new();
+        for (place, entry) in self.entries.iter().enumerate() {
+            index.entry(entry.info.name.clone()).or_insert(place);
+            for alias in entry.info.aliases {
+                index.entry((*alias).into()).or_insert(place);
+            }
+        }
+        self.index = Arc::new(index);
+        self
+    }
+
+    /// The steps in order.
+    pub fn iter(&self) -> std::slice::Iter<'_, StepEntry<F>> {
+        self.entries.iter()
+    }
+
+    /// How many steps there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The place of a step, by its name or an alias.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.index.get(name).copied()
+    }
+
+    /// A step, by its name or an alias.
+    pub fn get(&self, name: &str) -> Option<&StepEntry<F>> {
+        self.position(name).and_then(|place| self.entries.get(place))
+    }
+
+    /// Whether this is the very same registry, not only an equal one.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.entries, &other.entries)
+    }
+
+    /// The names in order, for messages.
+    pub(crate) fn names(&self) -> String {
+        let names: Vec<&str> = self.iter().map(|entry| &*entry.info.name).collect();
+        names.join(", ")
+    }
+
+    pub(crate) fn at(&self, place: usize) -> &StepEntry<F> {
+        &self.entries[place]
+    }
+}

@@ -1,0 +1,80 @@
+use std::future::Future;
+
+use super::hooks::step_hooks;
+use super::{Crossing, FlowMeta, Gate, ModelError, Prompt, Step, StepCx, kind};
+use crate::error::Result;
+use crate::tool::ToolDefinition;
+
+/// What a reply step says about a model's answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Check {
+    /// It is said.
+    Accept,
+    /// The model is told this reason and answers again.
+    Retry(String),
+}
+
+/// A step that speaks.
+///
+/// With an authored [`response`](Self::response) the engine says that text and asks no
+/// model. Then [`on_response`](Self::on_response) says where to go; by default the step
+/// waits for the user and speaks again on the next message.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is a reply step but does not implement `Reply`",
+    note = "write `impl Reply for {Self} {{ type Flow = ..; .. }}`"
+)]
+pub trait Reply: Step<Kind = kind::Reply> {
+    /// The flow that the step belongs to.
+    type Flow: FlowMeta;
+
+    /// The authored reply; nothing to let a model speak.
+    fn response(&self, cx: &StepCx<'_, Self::Flow>) -> Option<String> {
+        let _ = cx;
+        None
+    }
+
+    /// The system prompt of the model.
+    fn instructions(&self, cx: &StepCx<'_, Self::Flow>) -> Prompt {
+        let _ = cx;
+        Prompt::default()
+    }
+
+    /// The tools that the model sees, given those of the step and of the flow.
+    fn tools(
+        &self,
+        offered: Vec<ToolDefinition>,
+        cx: &StepCx<'_, Self::Flow>,
+    ) -> Vec<ToolDefinition> {
+        let _ = cx;
+        offered
+    }
+
+    /// Checks a model's answer before it is said.
+    fn check_response(&self, response: &str, cx: &StepCx<'_, Self::Flow>) -> Check {
+        let _ = (response, cx);
+        Check::Accept
+    }
+
+    /// Runs when the reply has been said, and says where to go; nothing to wait for the user.
+    fn on_response(
+        &mut self,
+        response: &str,
+        cx: &mut StepCx<'_, Self::Flow>,
+    ) -> impl Future<Output = Result<Option<Self::Next>>> + Send {
+        let _ = (response, cx);
+        std::future::ready(Ok(None))
+    }
+
+    /// Runs when no model could answer, and may say where to go instead of failing.
+    fn on_model_error(
+        &mut self,
+        error: &ModelError,
+        cx: &mut StepCx<'_, Self::Flow>,
+    ) -> impl Future<Output = Result<Option<Self::Next>>> + Send {
+        let _ = (error, cx);
+        std::future::ready(Ok(None))
+    }
+
+    step_hooks!();
+}

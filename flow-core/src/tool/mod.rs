@@ -1,0 +1,13 @@
+//! Tools: typed functions that a model may call, or an action through its context.
+//!
+//! A tool is described by a [`ToolDefinition`], whose parameters are the JSON Schema of the
+//! type that also reads the arguments, so that description and validation cannot differ.
+//! [`arguments`] repairs what models get wrong where that is safe. `#[tools]` writes all of
+//! this for the methods of an `impl` block.
+
+pub mod arguments;
+mod definition;
+
+pub use definition::{
+    FlowTools, ToolCall, ToolCx, ToolDefinition, ToolOutcome, ToolOutput, ToolResult,
+};
