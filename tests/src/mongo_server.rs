@@ -33,7 +33,7 @@ use crate::test_tools;
 const LEFTOVER_AGE: Duration = Duration::from_secs(3600);
 const DATABASE_PREFIX: &str = "flow_test_";
 /// How long a server may take until it answers.
-const START_LIMIT: Duration = Duration::from_secs(60);
+const START_LIMIT: Duration = Duration::from_secs(30);
 
 /// Runs a server, and again when it is told to; kills it and removes its folder when the
 /// pipe ends.
@@ -76,30 +76,35 @@ pub fn fresh_database() -> String {
 /// # Panics
 /// When no server can be had.
 pub async fn uri() -> Option<String> {
-    static SHARED: OnceCell<(String, Option<MongoServer>)> = OnceCell::const_new();
+    // Also the reason why there is none, so that not each test tries to build one.
+    static SHARED: OnceCell<Result<(String, Option<MongoServer>), String>> = OnceCell::const_new();
     if skipped() {
         return None;
     }
-    let (uri, _) = SHARED
-        .get_or_init(|| async {
-            if let Ok(uri) = std::env::var("MONGODB_URI") {
-                drop_leftovers(&uri).await;
-                return (uri, None);
-            }
-            let server = MongoServer::launch(Kind::Store).await;
-            (server.uri(), Some(server))
-        })
-        .await;
-    Some(uri.clone())
+    let shared = SHARED.get_or_init(async || {
+        if let Ok(uri) = std::env::var("MONGODB_URI") {
+            drop_leftovers(&uri).await.map_err(|e| {
+                format!("the server that MONGODB_URI names cannot be used: {}", e.kind)
+            })?;
+            return Ok((uri, None));
+        }
+        let server = MongoServer::launch(Kind::Store).await?;
+        Ok((server.uri(), Some(server)))
+    });
+    match shared.await {
+        Ok((uri, _)) => Some(uri.clone()),
+        Err(reason) => no_server(reason),
+    }
+}
+
+fn no_server(reason: &str) -> ! {
+    panic!("MongoDB for tests: {reason}");
 }
 
 /// Databases that tests on a server that stays have left behind.
-async fn drop_leftovers(uri: &str) {
-    let client = Client::with_uri_str(uri).await;
-    let client = client.expect("MongoDB for tests: MONGODB_URI is not a connection string");
-    let names = client.list_database_names().await;
-    let names = names.expect("MongoDB for tests: the server at MONGODB_URI does not answer");
-    for name in names {
+async fn drop_leftovers(uri: &str) -> Result<(), mongodb::error::Error> {
+    let client = Client::with_uri_str(uri).await?;
+    for name in client.list_database_names().await? {
         let made = name.strip_prefix(DATABASE_PREFIX).and_then(|rest| rest.split('_').next());
         let made = made.and_then(|millis| Timestamp::from_millis(millis.parse().ok()?).ok());
         if made.is_some_and(|made| Timestamp::now().since(made) > LEFTOVER_AGE) {
@@ -107,6 +112,7 @@ async fn drop_leftovers(uri: &str) {
             let _ = client.database(&name).drop().await;
         }
     }
+    Ok(())
 }
 
 fn skipped() -> bool {
@@ -145,7 +151,7 @@ impl MongoServer {
     /// # Panics
     /// When none can be had.
     pub async fn start() -> Option<Self> {
-        if skipped() { None } else { Some(Self::launch(Kind::Store).await) }
+        Self::own(Kind::Store).await
     }
 
     /// Its address.
@@ -187,26 +193,33 @@ impl MongoServer {
         Ok(line.trim().to_owned())
     }
 
-    async fn launch(kind: Kind) -> Self {
+    async fn own(kind: Kind) -> Option<Self> {
+        if skipped() {
+            return None;
+        }
+        Some(Self::launch(kind).await.unwrap_or_else(|reason| no_server(&reason)))
+    }
+
+    async fn launch(kind: Kind) -> Result<Self, String> {
         // Building a server takes minutes.
-        let started = tokio::task::spawn_blocking(move || program(kind)).await;
-        let program = match started.expect("looking for a server does not panic") {
-            Ok(program) => program,
-            Err(reason) => panic!(
-                "MongoDB for tests: {reason}. Set MONGODB_URI, put mongod on PATH, or set \
-                 FLOW_SKIP_MONGODB=1 to leave these tests out"
-            ),
-        };
+        let found = tokio::task::spawn_blocking(move || program(kind)).await;
+        let program = found.expect("looking for a server does not panic").map_err(|reason| {
+            format!(
+                "{reason}. Set MONGODB_URI, put mongod on PATH, or set FLOW_SKIP_MONGODB=1 to leave these \
+                 tests out"
+            )
+        })?;
         let mut reason = String::new();
         // Another process may take the free port before the server does.
         for _ in 0..3 {
-            let server = Self::spawn(&program).expect("MongoDB for tests: no shell can be started");
+            let server = Self::spawn(&program)
+                .map_err(|e| format!("{} cannot be started: {e}", program.path.display()))?;
             match server.wait_until_ready().await {
-                Ok(()) => return server,
+                Ok(()) => return Ok(server),
                 Err(e) => reason = e,
             }
         }
-        panic!("MongoDB for tests: {} does not answer: {reason}", program.path.display());
+        Err(format!("{} does not answer: {reason}", program.path.display()))
     }
 
     fn spawn(program: &Program) -> io::Result<Self> {
@@ -256,7 +269,7 @@ impl Drop for MongoServer {
 /// # Panics
 /// When it cannot be had.
 pub async fn failcommand_server() -> Option<MongoServer> {
-    if skipped() { None } else { Some(MongoServer::launch(Kind::FailCommand).await) }
+    MongoServer::own(Kind::FailCommand).await
 }
 
 #[derive(Debug, Clone)]

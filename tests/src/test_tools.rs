@@ -25,8 +25,7 @@ pub(crate) fn secantus() -> Result<PathBuf, String> {
     let program = root.join("bin/secantusd-rs");
     built_once(&cache, &program, || {
         announce(&format!(
-            "building secantusd-rs {SECANTUS} in {}, once, 4 minutes on two cores: the tests of the MongoDB \
-             store need a server, and there is neither MONGODB_URI nor mongod on PATH",
+            "tests of MongoDB: building secantusd-rs {SECANTUS} in {}, once, 4 minutes on two cores: they need a server, and there is neither MONGODB_URI nor mongod on PATH",
             root.display()
         ));
         let cmake = cmake(&cache)?;
@@ -69,8 +68,8 @@ pub(crate) fn secantus_python() -> Result<PathBuf, String> {
     let program = environment.join("bin/secantusd-py");
     built_once(&cache, &program, || {
         announce(&format!(
-            "installing secantusd-py {SECANTUS_PYTHON} in {}, once: the tests of injected failures need a \
-             server with failCommand",
+            "tests of MongoDB: installing secantusd-py {SECANTUS_PYTHON} in {}, once: those of injected failures need a server with \
+             failCommand",
             environment.display()
         ));
         install_python(&environment, &format!("SecantusDB=={SECANTUS_PYTHON}"))
@@ -86,7 +85,7 @@ fn cmake(cache: &Path) -> Result<PathBuf, String> {
     let environment = cache.join("cmake");
     let folder = environment.join("bin");
     if !folder.join("cmake").is_file() {
-        announce("installing cmake from PyPI, which secantusd-rs is built with");
+        announce("tests of MongoDB: installing cmake from PyPI, which secantusd-rs is built with");
         install_python(&environment, "cmake")?;
     }
     Ok(folder)
@@ -146,5 +145,6 @@ fn run(command: &mut Command, name: &str) -> Result<(), String> {
 
 /// Says something that must be seen: past the test harness, which keeps what is printed.
 pub(crate) fn announce(what: &str) {
-    let _ = writeln!(std::io::stderr(), "test tools: {what}");
+    // One write, so that lines of several tests do not mix.
+    let _ = std::io::stderr().write_all(format!("\n{what}\n").as_bytes());
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use flow_core::error::StoreError;
-use flow_core::session::{Appended, ArchiveEntry, ArchiveMark, ArchivedMessage};
+use flow_core::session::{Appended, ArchiveEntry, ArchiveMark, ArchivedMessage, EffectRecord};
 use flow_core::store::{ListQuery, SessionStore as _, StoreStats};
 use mongodb::bson::doc;
 
@@ -52,6 +52,10 @@ async fn a_delta_is_stored_as_it_is_applied_in_memory() {
             push: vec![flow_core::session::PathEntry { step: "B".into(), level: 0, at: at(7) }],
             keep: 0,
         },
+        effects: Some(
+            [("$1.x".to_owned(), EffectRecord { tool: "Charge".into(), at: at(8) })].into(),
+        ),
+        ended: Some(Some("$done".into())),
         waiting: Some(Some(flow_core::session::Waiting::Escalation { reason: "$why".into() })),
         next_message: Some(5),
         updated_at: Some(at(9)),
@@ -64,6 +68,8 @@ async fn a_delta_is_stored_as_it_is_applied_in_memory() {
 
     let delta = Delta {
         memory: [("main".to_owned(), Appended { push: vec![message(5)], keep: 2 })].into(),
+        effects: Some(Default::default()),
+        ended: Some(None),
         waiting: Some(None),
         expires_at: Some(None),
         ..Delta::default()

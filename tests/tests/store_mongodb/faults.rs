@@ -66,6 +66,10 @@ async fn a_server_that_is_not_there_is_a_typed_error() {
     let error = MongoStore::connect(&uri, "x").await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
     assert!(!format!("{error} {error:?}").contains("s3cret"), "{error:?}");
+
+    server.restart().await;
+    let store = MongoStore::connect(&server.uri(), "x").await.unwrap();
+    assert_eq!(format!("{store:?}"), "MongoStore { database: \"x\", .. }");
 }
 
 /// Makes the next commands of that name fail.

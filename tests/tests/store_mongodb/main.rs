@@ -1,6 +1,7 @@
 //! The MongoDB store on a real server.
 
 mod commands;
+mod conformance;
 mod contract;
 mod faults;
 mod indexes;
@@ -60,7 +61,9 @@ fn document(session: &SessionId) -> SessionDoc {
         path: Vec::new(),
         turns: Vec::new(),
         edges: Vec::new(),
+        effects: Default::default(),
         waiting: None,
+        ended: None,
         error: None,
         next_message: 0,
         archive: Default::default(),

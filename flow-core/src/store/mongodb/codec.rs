@@ -19,7 +19,9 @@ use serde::Serialize;
 use serde_json::{Map, Number, Value};
 
 use crate::message::Message;
-use crate::session::{ArchiveEntry, EffectRecord, Lease, PathEntry, SessionDoc, TurnRecord};
+use crate::session::{
+    ArchiveEntry, EffectRecord, Lease, Memory, PathEntry, SessionDoc, TurnRecord,
+};
 use crate::time::Timestamp;
 
 /// The key of an integer that BSON has no type for. No key of a caller is written so, since
@@ -144,13 +146,9 @@ fn below(inner: &str) -> String {
     if inner.starts_with(['[', ':']) { inner.to_owned() } else { format!(".{inner}") }
 }
 
-fn plain<T: Serialize + ?Sized>(value: &T) -> Encoded<Bson> {
-    serde_json::to_value(value).map(bson)
-}
-
 /// A part of the document that holds no dates.
 pub(super) fn part<T: Serialize + ?Sized>(value: &T) -> Encoded<Bson> {
-    plain(value)
+    serde_json::to_value(value).map(bson)
 }
 
 /// A point in time.
@@ -164,7 +162,7 @@ pub(super) fn optional_date(time: Option<Timestamp>) -> Bson {
 }
 
 fn dated<T: Serialize>(value: &T, at: Timestamp) -> Encoded<Bson> {
-    let mut encoded = plain(value)?;
+    let mut encoded = part(value)?;
     if let Bson::Document(document) = &mut encoded {
         document.insert("at", date(at));
     }
@@ -224,40 +222,70 @@ pub(super) fn integer(value: &Bson) -> Option<i64> {
 
 /// A whole document with another lease than its own.
 pub(super) fn document(doc: &SessionDoc, lease: impl Into<Bson>) -> Encoded<Document> {
-    let mut memory = Document::new();
-    for (namespace, kept) in &doc.memory {
-        let messages = messages(&kept.messages)?;
-        memory.insert(key(&namespace[..]), doc! { "messages": messages });
+    // By name, so that a field that is added to `SessionDoc` is not forgotten here.
+    let SessionDoc {
+        id,
+        flow,
+        format,
+        version,
+        revision,
+        status,
+        current_step,
+        visit,
+        state,
+        steps,
+        memory,
+        context,
+        path: entered,
+        turns: recorded,
+        edges,
+        effects: begun,
+        waiting,
+        ended,
+        error,
+        next_message,
+        archive,
+        superseded,
+        owner,
+        labels,
+        lease: _,
+        created_at,
+        updated_at,
+        expires_at,
+    } = doc;
+    let mut namespaces = Document::new();
+    for (namespace, Memory { messages: kept }) in memory {
+        namespaces.insert(key(namespace), doc! { "messages": messages(kept)? });
     }
     Ok(doc! {
-        "_id": doc.id.as_str(),
-        "flow": part(&doc.flow)?,
-        "format": i64::from(doc.format),
-        "version": i64::from(doc.version),
-        "revision": token(doc.revision),
-        "status": doc.status.as_str(),
-        "current_step": &doc.current_step,
-        "visit": part(&doc.visit)?,
-        "state": bson(doc.state.clone()),
-        "steps": part(&doc.steps)?,
-        "memory": memory,
-        "context": part(&doc.context)?,
-        "path": path(&doc.path)?,
-        "turns": turns(&doc.turns)?,
-        "edges": part(&doc.edges)?,
-        "effects": effects(&doc.effects)?,
-        "waiting": part(&doc.waiting)?,
-        "ended": part(&doc.ended)?,
-        "error": part(&doc.error)?,
-        "next_message": part(&doc.next_message)?,
-        "archive": part(&doc.archive)?,
-        "superseded": i64::from(doc.superseded),
-        "owner": doc.owner.as_deref(),
-        "labels": part(&doc.labels)?,
+        "_id": id.as_str(),
+        "flow": part(flow)?,
+        "format": i64::from(*format),
+        "version": i64::from(*version),
+        "revision": token(*revision),
+        "status": status.as_str(),
+        "current_step": current_step,
+        "visit": part(visit)?,
+        "state": part(state)?,
+        "steps": part(steps)?,
+        "memory": namespaces,
+        "context": part(context)?,
+        "path": path(entered)?,
+        "turns": turns(recorded)?,
+        "edges": part(edges)?,
+        "effects": effects(begun)?,
+        "waiting": part(waiting)?,
+        "ended": part(ended)?,
+        "error": part(error)?,
+        "next_message": part(next_message)?,
+        "archive": part(archive)?,
+        "superseded": i64::from(*superseded),
+        "owner": owner.as_deref(),
+        "labels": part(labels)?,
         "lease": lease.into(),
-        "created_at": date(doc.created_at),
-        "updated_at": date(doc.updated_at),
-        "expires_at": optional_date(doc.expires_at),
+        "created_at": date(*created_at),
+        "updated_at": date(*updated_at),
+        "expires_at": optional_date(*expires_at),
     })
 }
 
@@ -268,10 +296,11 @@ pub(super) fn read_document(document: Document) -> Result<SessionDoc, String> {
 
 /// The fields of an archive entry.
 pub(super) fn archive_entry(entry: &ArchiveEntry) -> Encoded<Document> {
+    let ArchiveEntry { seq, messages, path: entered } = entry;
     Ok(doc! {
-        "seq": token(entry.seq),
-        "messages": list(&entry.messages, |archived| dated(archived, archived.message.at))?,
-        "path": path(&entry.path)?,
+        "seq": token(*seq),
+        "messages": list(messages, |archived| dated(archived, archived.message.at))?,
+        "path": path(entered)?,
     })
 }
 

@@ -15,10 +15,19 @@ use crate::store::{Commit, Grant, ListQuery, OpenRequest};
 /// Longer leases are cut to this, so that their end stays a date.
 const LONGEST_LEASE: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// Matches committed documents only; a session that was opened and never committed is kept
-/// at revision 0.
-pub(super) fn committed() -> Document {
-    doc! { "$gt": 0_i64 }
+/// Marks a session that was opened and never committed.
+pub(super) const UNCOMMITTED: &str = "uncommitted";
+
+/// Keeps a filter to committed documents.
+pub(super) fn committed(mut filter: Document) -> Document {
+    filter.insert(UNCOMMITTED, Bson::Null);
+    filter
+}
+
+/// Keeps a filter to sessions that were never committed.
+pub(super) fn uncommitted(mut filter: Document) -> Document {
+    filter.insert(UNCOMMITTED, true);
+    filter
 }
 
 /// The time at which a lease of `ttl` that begins now ends, by the server's clock.
@@ -34,7 +43,9 @@ fn lease_end(ttl: Duration) -> Document {
 /// and only `$expr` can compare with the server's clock.
 pub(super) fn acquire(request: &OpenRequest<'_>, mark: &str) -> Vec<Document> {
     let literal = |text: &str| doc! { "$literal": text };
-    let uncommitted = doc! { "$eq": [{ "$ifNull": ["$revision", 0_i64] }, 0_i64] };
+    // Only a document that this very upsert makes has no flow.
+    let new = doc! { "$eq": [{ "$type": "$flow" }, "missing"] };
+    let uncommitted = doc! { "$eq": ["$uncommitted", true] };
     let ours = doc! { "$and": [
         { "$eq": ["$flow.id", literal(request.flow)] },
         { "$lte": ["$version", i64::from(request.version)] },
@@ -50,12 +61,14 @@ pub(super) fn acquire(request: &OpenRequest<'_>, mark: &str) -> Vec<Document> {
         "until": lease_end(request.ttl),
         "mark": mark,
     };
-    let taken =
-        doc! { "$cond": [{ "$and": [free, { "$or": [&uncommitted, ours] }] }, lease, "$lease"] };
+    let taken = doc! { "$cond": [{ "$and": [free, { "$or": [&new, &uncommitted, ours] }] }, lease, "$lease"] };
     let placeholder = doc! { "$and": [{ "$eq": ["$lease.mark", mark] }, &uncommitted] };
     let or_kept = |value: Bson, field: &str| doc! { "$cond": [&placeholder, value, field] };
     vec![
-        doc! { "$set": { "lease": taken } },
+        doc! { "$set": {
+            "lease": taken,
+            "uncommitted": { "$cond": [new, true, "$uncommitted"] },
+        } },
         doc! { "$set": {
             "flow": or_kept(doc! { "id": literal(request.flow) }.into(), "$flow"),
             "version": or_kept(i64::from(request.version).into(), "$version"),
@@ -113,7 +126,6 @@ pub(super) fn listed(query: &ListQuery) -> Document {
     if let Some(after) = &query.after {
         filter.insert("_id", doc! { "$gt": after.as_str() });
     }
-    filter.insert("revision", committed());
     if let Some(flow) = &query.flow {
         filter.insert("flow.id", flow);
     }
@@ -126,7 +138,7 @@ pub(super) fn listed(query: &ListQuery) -> Document {
     if let Some(version) = query.below_version {
         filter.insert("version", doc! { "$lt": i64::from(version) });
     }
-    filter
+    committed(filter)
 }
 
 /// What a commit sends.
@@ -162,64 +174,87 @@ pub(super) fn change(commit: &Commit<'_>) -> Result<Change, serde_json::Error> {
 }
 
 fn parts(delta: &Delta) -> Result<Document, serde_json::Error> {
+    // By name, so that a part that is added to `Delta` is not forgotten here.
+    let Delta {
+        replace: _,
+        status,
+        flow,
+        current_step,
+        visit,
+        state,
+        steps,
+        memory,
+        context,
+        path,
+        turns,
+        edges,
+        effects,
+        ended,
+        waiting,
+        error,
+        next_message,
+        archive,
+        updated_at,
+        expires_at,
+    } = delta;
     let mut set = Document::new();
     let mut push = Document::new();
-    if let Some(status) = delta.status {
+    if let Some(status) = status {
         set.insert("status", status.as_str());
     }
-    if let Some(flow) = &delta.flow {
+    if let Some(flow) = flow {
         set.insert("flow", codec::part(flow)?);
     }
-    if let Some(step) = &delta.current_step {
+    if let Some(step) = current_step {
         set.insert("current_step", step);
     }
-    if let Some(visit) = &delta.visit {
+    if let Some(visit) = visit {
         set.insert("visit", codec::part(visit)?);
     }
-    if let Some(state) = &delta.state {
+    if let Some(state) = state {
         set.insert("state", codec::part(state)?);
     }
-    for (step, fields) in &delta.steps {
+    for (step, fields) in steps {
         set.insert(format!("steps.{}", codec::key(step)), codec::part(fields)?);
     }
-    for (namespace, appended) in &delta.memory {
+    for (namespace, appended) in memory {
         let items = codec::messages(&appended.push)?;
         push.insert(format!("memory.{}.messages", codec::key(namespace)), each(items, appended));
     }
-    if let Some(context) = &delta.context {
+    if let Some(context) = context {
         set.insert("context", codec::part(context)?);
     }
-    if !delta.path.is_empty() {
-        push.insert("path", each(codec::path(&delta.path.push)?, &delta.path));
+    if !path.is_empty() {
+        push.insert("path", each(codec::path(&path.push)?, path));
     }
-    if !delta.turns.is_empty() {
-        push.insert("turns", each(codec::turns(&delta.turns.push)?, &delta.turns));
+    if !turns.is_empty() {
+        push.insert("turns", each(codec::turns(&turns.push)?, turns));
     }
-    if let Some(edges) = &delta.edges {
+    if let Some(edges) = edges {
         set.insert("edges", codec::part(edges)?);
     }
-    if let Some(effects) = &delta.effects {
+    if let Some(effects) = effects {
         set.insert("effects", codec::effects(effects)?);
     }
-    if let Some(ended) = &delta.ended {
+    if let Some(ended) = ended {
         set.insert("ended", codec::part(ended)?);
     }
-    if let Some(waiting) = &delta.waiting {
+    if let Some(waiting) = waiting {
         set.insert("waiting", codec::part(waiting)?);
     }
-    if let Some(error) = &delta.error {
+    if let Some(error) = error {
         set.insert("error", codec::part(error)?);
     }
-    if let Some(next) = delta.next_message {
-        set.insert("next_message", codec::part(&next)?);
+    if let Some(next) = next_message {
+        set.insert("next_message", codec::part(next)?);
     }
-    if let Some(archive) = &delta.archive {
+    if let Some(archive) = archive {
         set.insert("archive", codec::part(archive)?);
     }
-    if let Some(at) = delta.updated_at {
+    if let Some(at) = *updated_at {
         set.insert("updated_at", codec::date(at));
     }
-    if let Some(at) = delta.expires_at {
+    if let Some(at) = *expires_at {
         set.insert("expires_at", codec::optional_date(at));
     }
     let mut update = doc! { "$set": set };

@@ -23,6 +23,7 @@ mod failure;
 mod indexes;
 mod sweep;
 
+use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -67,7 +68,6 @@ const UPSERT_ATTEMPTS: usize = 5;
 /// let store = MongoStore::connect("mongodb://localhost:27017", "hotel").await?;
 /// # Ok(()) }
 /// ```
-#[derive(Debug)]
 pub struct MongoStore {
     sessions: Collection<Document>,
     archive: Collection<Document>,
@@ -75,6 +75,15 @@ pub struct MongoStore {
     bytes_written: AtomicU64,
     /// The archive at which the last sweep stopped looking for leftovers.
     swept_to: Mutex<String>,
+}
+
+impl fmt::Debug for MongoStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The client knows addresses and credentials; they are not for logs.
+        f.debug_struct("MongoStore")
+            .field("database", &self.sessions.namespace().db)
+            .finish_non_exhaustive()
+    }
 }
 
 impl MongoStore {
@@ -124,7 +133,7 @@ impl MongoStore {
     }
 
     async fn find(&self, id: &SessionId) -> Result<Option<SessionDoc>, StoreError> {
-        let filter = doc! { "_id": id.as_str(), "revision": command::committed() };
+        let filter = command::committed(doc! { "_id": id.as_str() });
         let found = self.sessions.find_one(filter).await;
         let found = found.map_err(|e| failure::driver("load a session", e))?;
         found.map(|document| read(id, document)).transpose()
@@ -141,7 +150,9 @@ impl MongoStore {
         document.insert("session", owner.as_str());
         document.insert("token", codec::token(commit.grant.token));
         let entry_id = format!("{owner}:{}", entry.seq);
-        self.replace_fenced(&self.archive, commit, entry_id, "token", document).await
+        // With the session, so that the collection can be sharded by it.
+        let place = doc! { "_id": entry_id, "session": owner.as_str() };
+        self.replace_fenced(&self.archive, commit, place, "token", document).await
     }
 
     async fn write_superseded(
@@ -151,10 +162,9 @@ impl MongoStore {
     ) -> Result<(), StoreError> {
         let mut lease = command::free_lease(0);
         lease.insert("fence", codec::token(commit.grant.token));
-        let mut document = codec::document(old, lease).map_err(unencodable)?;
-        document.remove("_id");
-        self.replace_fenced(&self.sessions, commit, old.id.to_string(), "lease.fence", document)
-            .await
+        let document = codec::document(old, lease).map_err(unencodable)?;
+        let place = doc! { "_id": old.id.as_str() };
+        self.replace_fenced(&self.sessions, commit, place, "lease.fence", document).await
     }
 
     /// Replaces or inserts a document, unless `fence` in it has a newer token: the upsert
@@ -163,12 +173,12 @@ impl MongoStore {
         &self,
         collection: &Collection<Document>,
         commit: &Commit<'_>,
-        id: String,
+        place: Document,
         fence: &str,
         document: Document,
     ) -> Result<(), StoreError> {
         self.written(codec::document_len(&document));
-        let mut filter = doc! { "_id": id };
+        let mut filter = place;
         filter.insert(fence, doc! { "$lte": codec::token(commit.grant.token) });
         let mut attempt = 1;
         loop {
@@ -302,7 +312,7 @@ impl SessionStore for MongoStore {
             token: lease_number(&document, "token"),
             until: lease_end(request.id, &document)?,
         };
-        if number(&document, "revision") == 0 {
+        if document.contains_key(command::UNCOMMITTED) {
             return Ok(Opened { grant, doc: None });
         }
         match read(request.id, document) {
@@ -372,13 +382,11 @@ impl SessionStore for MongoStore {
 
     async fn release(&self, id: &SessionId, grant: &Grant) -> Result<(), StoreError> {
         let failed = |e| failure::driver("release a session", e);
-        let mut filter = command::held(id, grant);
-        filter.insert("revision", command::committed());
+        let filter = command::committed(command::held(id, grant));
         let free = doc! { "$set": { "lease": command::free_lease(grant.token) } };
         let freed = self.sessions.update_one(filter, free).await.map_err(failed)?;
         if freed.matched_count == 0 {
-            let mut filter = command::held(id, grant);
-            filter.insert("revision", 0_i64);
+            let filter = command::uncommitted(command::held(id, grant));
             self.sessions.delete_one(filter).await.map_err(failed)?;
         }
         Ok(())
@@ -390,9 +398,6 @@ impl SessionStore for MongoStore {
 
     async fn create(&self, doc: &SessionDoc) -> Result<(), StoreError> {
         const OPERATION: &str = "create a session";
-        if doc.revision == 0 {
-            return Err(failure::refused(OPERATION, "revision 0 is that of no document; use 1"));
-        }
         let lease = command::free_lease(doc.lease.token);
         let document = codec::document(doc, lease).map_err(unencodable)?;
         self.written(codec::document_len(&document));
@@ -411,14 +416,14 @@ impl SessionStore for MongoStore {
         let deleted = self
             .sessions
             .find_one_and_delete(doc! { "_id": id.as_str() })
-            .projection(doc! { "revision": 1 })
+            .projection(doc! { command::UNCOMMITTED: 1 })
             .await
             .map_err(failed)?;
         self.sessions.delete_many(command::superseded(id)).await.map_err(failed)?;
         if *id == id.archive_key() {
             self.archive.delete_many(doc! { "session": id.as_str() }).await.map_err(failed)?;
         }
-        Ok(deleted.is_some_and(|document| number(&document, "revision") > 0))
+        Ok(deleted.is_some_and(|document| !document.contains_key(command::UNCOMMITTED)))
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Vec<SessionSummary>, StoreError> {
@@ -470,7 +475,7 @@ impl SessionStore for MongoStore {
 /// Why an open changed nothing, told by the document as it is.
 fn not_granted(request: &OpenRequest<'_>, document: &Document) -> StoreError {
     let session = request.id.clone();
-    if number(document, "revision") > 0 {
+    if !document.contains_key(command::UNCOMMITTED) {
         let flow = document.get_document("flow").ok().and_then(|flow| flow.get_str("id").ok());
         if flow != Some(request.flow) {
             return StoreError::WrongFlow {

@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use futures_util::TryStreamExt as _;
 use mongodb::bson::{Document, doc};
 
-use super::{MongoStore, codec, command, failure, number};
+use super::{MongoStore, codec, command, failure};
 use crate::error::StoreError;
 use crate::id::SessionId;
 use crate::store::Swept;
@@ -28,7 +28,7 @@ impl MongoStore {
         let found: Vec<Document> = self
             .sessions
             .find(command::abandoned())
-            .projection(doc! { "revision": 1, "lease.token": 1 })
+            .projection(doc! { "uncommitted": 1, "lease.token": 1 })
             .limit(clamp(limit))
             .await
             .map_err(failed)?
@@ -42,12 +42,12 @@ impl MongoStore {
             let mut filter = command::abandoned();
             filter.insert("_id", id);
             filter.insert("lease.token", token);
-            if number(&document, "revision") == 0 {
-                filter.insert("revision", 0_i64);
+            if document.contains_key(command::UNCOMMITTED) {
+                let filter = command::uncommitted(filter);
                 self.sessions.delete_one(filter).await.map_err(failed)?;
                 continue;
             }
-            filter.insert("revision", command::committed());
+            let filter = command::committed(filter);
             let freed =
                 self.sessions.update_one(filter, command::free(token)).await.map_err(failed)?;
             if freed.matched_count == 1 {
