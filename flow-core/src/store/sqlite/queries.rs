@@ -538,3 +538,41 @@ fn text<T: Serialize>(value: &T) -> Result<String, StoreError> {
         source: source.into(),
     })
 }
+
+/// All statements, for the test that looks at their plans.
+#[cfg(all(test, feature = "testing"))]
+pub(super) fn statements() -> Vec<String> {
+    let fixed = [
+        FIND,
+        LEASE,
+        ADD_OPENED,
+        TAKE,
+        PROLONG,
+        FREE,
+        CHANGE,
+        ADD,
+        WRITE_DOC,
+        WRITE_ENTRY,
+        READ_ENTRIES,
+        DELETE,
+        DELETE_SUPERSEDED,
+        DELETE_ARCHIVE,
+        EXPIRED,
+        DELETE_ABANDONED,
+        ENDED,
+        FREE_ENDED,
+    ];
+    let declared = include_str!("queries.rs").matches("\nconst ").count() - 1;
+    assert_eq!(fixed.len(), declared, "all constants but AFTER_TILDE are statements");
+    let some = || Some(String::new());
+    let lists = (0..16_u8).map(|filters| {
+        list_sql(&ListQuery {
+            flow: some().filter(|_| filters & 1 != 0),
+            owner: some().filter(|_| filters & 2 != 0),
+            status: Some(Status::Running).filter(|_| filters & 4 != 0),
+            below_version: Some(1).filter(|_| filters & 8 != 0),
+            ..ListQuery::default()
+        })
+    });
+    fixed.into_iter().map(String::from).chain(lists).collect()
+}
