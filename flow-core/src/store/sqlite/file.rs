@@ -61,7 +61,7 @@ END;
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
-enum Fault {
+pub(super) enum Fault {
     #[error("the folder of `{0}` does not exist; create it first")]
     NoFolder(PathBuf),
     #[error("`{0}` is a folder; name a file in it")]
@@ -139,7 +139,7 @@ pub(super) fn connect(
 }
 
 /// Nothing is written before it is clear that the file is new or ours.
-fn prepare(
+pub(super) fn prepare(
     conn: &Connection,
     path: &Path,
     synchronous: Synchronous,

@@ -16,7 +16,7 @@ mod file;
 mod queries;
 mod worker;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests;
 
 use std::path::{Path, PathBuf};

@@ -18,26 +18,30 @@ use crate::time::Timestamp;
 const FIND: &str = "\
     SELECT key, flow, format, version, token, holder, lease_until, status, revision, doc \
     FROM sessions LEFT JOIN documents ON session = key WHERE id = ?1";
-const LEASE: &str =
-    "SELECT token, holder, revision, status IS NOT NULL FROM sessions WHERE id = ?1";
+const LEASE: &str = "\
+    SELECT key, token, holder, revision, status IS NOT NULL AS committed, flow, owner, expires_at \
+    FROM sessions WHERE id = ?1";
 const ADD_OPENED: &str = "\
     INSERT INTO sessions (id, token, holder, lease_until) \
     SELECT ?1, token + 1, ?2, ?3 FROM fence RETURNING token";
 const TAKE: &str = "\
     UPDATE sessions SET token = token + 1, holder = ?2, lease_until = ?3 WHERE key = ?1 \
     RETURNING token";
-const PROLONG: &str = "UPDATE sessions SET lease_until = ?2 WHERE id = ?1";
-const FREE: &str = "UPDATE sessions SET holder = NULL, lease_until = NULL WHERE id = ?1";
+const PROLONG: &str = "UPDATE sessions SET lease_until = ?2 WHERE key = ?1";
+const FREE: &str = "UPDATE sessions SET holder = NULL, lease_until = NULL WHERE key = ?1";
 const CHANGE: &str = "\
-    UPDATE sessions SET flow = ?2, version = ?3, format = ?4, revision = ?5, status = ?6, \
-    current_step = ?7, owner = ?8, created_at = ?9, updated_at = ?10, expires_at = ?11 \
-    WHERE id = ?1 RETURNING key";
+    UPDATE sessions SET version = ?2, format = ?3, revision = ?4, status = ?5, \
+    current_step = ?6, created_at = ?7, updated_at = ?8 WHERE key = ?1";
+const CHANGE_INDEXED: &str =
+    "UPDATE sessions SET flow = ?2, owner = ?3, expires_at = ?4 WHERE key = ?1";
 const ADD: &str = "\
     INSERT INTO sessions (id, flow, version, format, revision, status, current_step, owner, \
     created_at, updated_at, expires_at, token) \
     SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, max(?12, token) FROM fence WHERE true \
     ON CONFLICT DO NOTHING RETURNING key";
-const WRITE_DOC: &str = "INSERT OR REPLACE INTO documents (session, doc) VALUES (?1, ?2)";
+const WRITE_DOC: &str = "\
+    INSERT INTO documents (session, doc) VALUES (?1, ?2) \
+    ON CONFLICT DO UPDATE SET doc = excluded.doc";
 const WRITE_ENTRY: &str = "INSERT OR REPLACE INTO archive (key, seq, entry) VALUES (?1, ?2, ?3)";
 const READ_ENTRIES: &str =
     "SELECT entry FROM archive WHERE key = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq";
@@ -105,41 +109,46 @@ impl Record {
         self.text.len() as u64
     }
 
-    fn change(&self, conn: &Connection) -> rusqlite::Result<Option<i64>> {
-        let Self { id, flow, version, format, revision, status, current_step, owner, .. } = self;
-        conn.prepare_cached(CHANGE)?
-            .query_row(
-                params![
-                    id.as_str(),
-                    flow,
-                    version,
-                    format,
-                    revision,
-                    status.as_str(),
-                    current_step,
-                    owner,
-                    self.created_at,
-                    self.updated_at,
-                    self.expires_at
-                ],
-                |row| row.get(0),
-            )
-            .optional()
+    fn change(&self, conn: &Connection, held: &Held) -> rusqlite::Result<()> {
+        conn.prepare_cached(CHANGE)?.execute(params![
+            held.key,
+            self.version,
+            self.format,
+            self.revision,
+            self.status.as_str(),
+            self.current_step,
+            self.created_at,
+            self.updated_at,
+        ])?;
+        // Setting a column to what it was writes its index all the same.
+        let same = held.flow.as_ref() == Some(&self.flow)
+            && held.owner == self.owner
+            && held.expires_at == self.expires_at;
+        if !same {
+            conn.prepare_cached(CHANGE_INDEXED)?.execute(params![
+                held.key,
+                self.flow,
+                self.owner,
+                self.expires_at
+            ])?;
+        }
+        self.write_doc(conn, held.key)
     }
 
-    fn add(&self, conn: &Connection) -> rusqlite::Result<Option<i64>> {
-        let Self { id, flow, version, format, revision, status, current_step, owner, .. } = self;
-        conn.prepare_cached(ADD)?
+    /// Returns false when there is a session with this id.
+    fn add(&self, conn: &Connection) -> rusqlite::Result<bool> {
+        let key = conn
+            .prepare_cached(ADD)?
             .query_row(
                 params![
-                    id.as_str(),
-                    flow,
-                    version,
-                    format,
-                    revision,
-                    status.as_str(),
-                    current_step,
-                    owner,
+                    self.id.as_str(),
+                    self.flow,
+                    self.version,
+                    self.format,
+                    self.revision,
+                    self.status.as_str(),
+                    self.current_step,
+                    self.owner,
                     self.created_at,
                     self.updated_at,
                     self.expires_at,
@@ -147,7 +156,8 @@ impl Record {
                 ],
                 |row| row.get(0),
             )
-            .optional()
+            .optional()?;
+        key.map_or(Ok(false), |key| self.write_doc(conn, key).map(|()| true))
     }
 
     fn write_doc(&self, conn: &Connection, key: i64) -> rusqlite::Result<()> {
@@ -268,9 +278,9 @@ pub(super) fn renew(
     grant: &Grant,
     ttl: Duration,
 ) -> Result<Timestamp, Failure> {
-    check(conn, id, grant)?;
+    let held = check(conn, id, grant)?;
     let until = Timestamp::now().after(ttl);
-    conn.prepare_cached(PROLONG)?.execute(params![id.as_str(), until.as_millis()])?;
+    conn.prepare_cached(PROLONG)?.execute(params![held.key, until.as_millis()])?;
     Ok(until)
 }
 
@@ -294,14 +304,15 @@ impl Change {
 pub(super) fn commit(conn: &Connection, change: &Change) -> Result<(), Failure> {
     let record = &change.record;
     let id = &record.id;
-    let found = check(conn, id, &change.grant)?.revision;
-    if found != change.base {
-        let (session, expected) = (id.clone(), change.base);
-        return Err(Failure::Refused(StoreError::Conflict { session, expected, found }));
+    let held = check(conn, id, &change.grant)?;
+    if held.revision != change.base {
+        return Err(Failure::Refused(StoreError::Conflict {
+            session: id.clone(),
+            expected: change.base,
+            found: held.revision,
+        }));
     }
-    if let Some(key) = record.change(conn)? {
-        record.write_doc(conn, key)?;
-    }
+    record.change(conn, &held)?;
     let archive_key = id.archive_key();
     for entry in &change.archive {
         conn.prepare_cached(WRITE_ENTRY)?.execute(params![
@@ -311,26 +322,21 @@ pub(super) fn commit(conn: &Connection, change: &Change) -> Result<(), Failure> 
         ])?;
     }
     if let Some(old) = &change.superseded {
-        let key = match old.change(conn)? {
-            Some(key) => Some(key),
-            None => old.add(conn)?,
-        };
-        if let Some(key) = key {
-            old.write_doc(conn, key)?;
-        }
+        delete_row(conn, &old.id)?;
+        old.add(conn)?;
     }
     if change.release {
-        conn.prepare_cached(FREE)?.execute([id.as_str()])?;
+        conn.prepare_cached(FREE)?.execute([held.key])?;
     }
     Ok(())
 }
 
 pub(super) fn release(conn: &Connection, id: &SessionId, grant: &Grant) -> Result<(), Failure> {
     match check(conn, id, grant) {
-        Ok(Held { committed: true, .. }) => {
-            conn.prepare_cached(FREE)?.execute([id.as_str()])?;
+        Ok(held) if held.committed => {
+            conn.prepare_cached(FREE)?.execute([held.key])?;
         }
-        Ok(Held { committed: false, .. }) => {
+        Ok(_) => {
             delete(conn, id)?;
         }
         Err(Failure::Refused(_)) => {}
@@ -344,10 +350,10 @@ pub(super) fn find(conn: &Connection, id: &SessionId) -> rusqlite::Result<Option
 }
 
 pub(super) fn create(conn: &Connection, record: &Record) -> Result<(), Failure> {
-    match record.add(conn)? {
-        Some(key) => Ok(record.write_doc(conn, key)?),
-        None => Err(Failure::Refused(StoreError::Exists { session: record.id.clone() })),
+    if record.add(conn)? {
+        return Ok(());
     }
+    Err(Failure::Refused(StoreError::Exists { session: record.id.clone() }))
 }
 
 pub(super) fn delete(conn: &Connection, id: &SessionId) -> rusqlite::Result<bool> {
@@ -364,6 +370,11 @@ pub(super) fn delete(conn: &Connection, id: &SessionId) -> rusqlite::Result<bool
         saturated(mark.from),
         saturated(mark.next)
     ])?;
+    delete_row(conn, id)
+}
+
+/// A trigger takes the document along.
+fn delete_row(conn: &Connection, id: &SessionId) -> rusqlite::Result<bool> {
     let committed = conn.prepare_cached(DELETE)?.query_row([id.as_str()], |row| row.get(0));
     Ok(committed.optional()?.unwrap_or(false))
 }
@@ -481,16 +492,27 @@ fn ids(conn: &Connection, sql: &str, limit: usize) -> Result<Vec<SessionId>, Fai
 
 /// A session whose lease the caller holds.
 struct Held {
+    key: i64,
     revision: u64,
     committed: bool,
+    flow: Option<String>,
+    owner: Option<String>,
+    expires_at: Option<i64>,
 }
 
 fn check(conn: &Connection, id: &SessionId, grant: &Grant) -> Result<Held, Failure> {
     let found = conn
         .prepare_cached(LEASE)?
         .query_row([id.as_str()], |row| {
-            let held = Held { revision: row.get(2)?, committed: row.get(3)? };
-            Ok((row.get(0)?, row.get::<_, Option<String>>(1)?, held))
+            let held = Held {
+                key: row.get("key")?,
+                revision: row.get("revision")?,
+                committed: row.get("committed")?,
+                flow: row.get("flow")?,
+                owner: row.get("owner")?,
+                expires_at: row.get("expires_at")?,
+            };
+            Ok((row.get("token")?, row.get::<_, Option<String>>("holder")?, held))
         })
         .optional()?;
     let Some((current, holder, held)) = found else {
@@ -537,4 +559,43 @@ fn text<T: Serialize>(value: &T) -> Result<String, StoreError> {
         operation: "write the session",
         source: source.into(),
     })
+}
+
+/// All statements, for the test that looks at their plans.
+#[cfg(all(test, feature = "testing"))]
+pub(super) fn statements() -> Vec<String> {
+    let fixed = [
+        FIND,
+        LEASE,
+        ADD_OPENED,
+        TAKE,
+        PROLONG,
+        FREE,
+        CHANGE,
+        CHANGE_INDEXED,
+        ADD,
+        WRITE_DOC,
+        WRITE_ENTRY,
+        READ_ENTRIES,
+        DELETE,
+        DELETE_SUPERSEDED,
+        DELETE_ARCHIVE,
+        EXPIRED,
+        DELETE_ABANDONED,
+        ENDED,
+        FREE_ENDED,
+    ];
+    let declared = include_str!("queries.rs").matches("\nconst ").count() - 1;
+    assert_eq!(fixed.len(), declared, "all constants but AFTER_TILDE are statements");
+    let some = || Some(String::new());
+    let lists = (0..16_u8).map(|filters| {
+        list_sql(&ListQuery {
+            flow: some().filter(|_| filters & 1 != 0),
+            owner: some().filter(|_| filters & 2 != 0),
+            status: Some(Status::Running).filter(|_| filters & 4 != 0),
+            below_version: Some(1).filter(|_| filters & 8 != 0),
+            ..ListQuery::default()
+        })
+    });
+    fixed.into_iter().map(String::from).chain(lists).collect()
 }

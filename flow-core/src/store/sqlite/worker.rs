@@ -199,7 +199,7 @@ fn work(conn: &Connection, patience: &Patience, queue: &Receiver<Box<dyn Job>>) 
                 break;
             }
         }
-        let end = execute(conn, "COMMIT").map_err(Arc::new);
+        let end = commit(conn).map_err(Arc::new);
         if end.is_err() {
             roll_back(conn);
         }
@@ -207,6 +207,17 @@ fn work(conn: &Connection, patience: &Patience, queue: &Receiver<Box<dyn Job>>) 
             job.finish(end.clone());
         }
     }
+}
+
+/// Some errors, such as a full disk, make SQLite end the transaction by itself. Then what
+/// succeeded before in the same group is lost too, and may be tried again.
+fn commit(conn: &Connection) -> rusqlite::Result<()> {
+    if conn.is_autocommit() {
+        let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ABORT_ROLLBACK);
+        let reason = "the transaction was ended by the failure of another call".to_owned();
+        return Err(rusqlite::Error::SqliteFailure(error, Some(reason)));
+    }
+    execute(conn, "COMMIT")
 }
 
 /// Runs a job so that, when it fails, the transaction is as it was before.
@@ -222,7 +233,6 @@ pub(super) fn execute(conn: &Connection, sql: &str) -> rusqlite::Result<()> {
     conn.prepare_cached(sql)?.execute([]).map(|_| ())
 }
 
-/// Some errors end the transaction by themselves; the others need this.
 pub(super) fn roll_back(conn: &Connection) {
     if !conn.is_autocommit() {
         // What is not committed is rolled back when the connection ends, at the latest.
@@ -292,7 +302,12 @@ pub(super) fn failed(operation: &'static str, error: Arc<rusqlite::Error>) -> St
     let passing = is_busy(&error)
         || matches!(
             error.sqlite_error_code(),
-            Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory)
+            Some(
+                ErrorCode::DiskFull
+                    | ErrorCode::SystemIoFailure
+                    | ErrorCode::OutOfMemory
+                    | ErrorCode::OperationAborted
+            )
         );
     let source = Box::new(error);
     if passing {
