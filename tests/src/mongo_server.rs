@@ -71,6 +71,21 @@ pub fn fresh_database() -> String {
     format!("{DATABASE_PREFIX}{now}_{}_{count}", std::process::id())
 }
 
+/// The address of a database of its own on the server that all tests of the process share,
+/// as `flow_core::store::open` takes it.
+///
+/// # Panics
+/// When no server can be had.
+pub async fn address() -> Option<String> {
+    let uri = uri().await?;
+    let (server, options) =
+        uri.split_once('?').map_or((&*uri, ""), |(uri, options)| (uri, options));
+    let mut parts = server.splitn(4, '/');
+    let hosts: Vec<&str> = parts.by_ref().take(3).collect();
+    let options = if options.is_empty() { String::new() } else { format!("?{options}") };
+    Some(format!("{}/{}{options}", hosts.join("/"), fresh_database()))
+}
+
 /// The address of the server that all tests of the process share.
 ///
 /// # Panics

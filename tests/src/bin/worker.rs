@@ -75,7 +75,12 @@ impl SessionStore for KillingStore {
         self.call(self.inner.open(request)).await
     }
 
-    async fn renew(&self, id: &SessionId, grant: &Grant, ttl: Duration) -> Result<Timestamp, StoreError> {
+    async fn renew(
+        &self,
+        id: &SessionId,
+        grant: &Grant,
+        ttl: Duration,
+    ) -> Result<Timestamp, StoreError> {
         self.inner.renew(id, grant, ttl).await
     }
 

@@ -28,7 +28,8 @@ async fn a_turn_of_three_crossings_killed_at_every_store_call() {
         'calls: for call in 1.. {
             for edge in ["-", "+"] {
                 let at = format!("{call}{edge}");
-                let session = format!("crash-{call}{}", if edge == "-" { "before" } else { "after" });
+                let session =
+                    format!("crash-{call}{}", if edge == "-" { "before" } else { "after" });
                 let journal = folder.path().join(format!("{session}-{kills}"));
                 let path = journal.to_str().unwrap();
 

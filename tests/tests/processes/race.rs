@@ -9,8 +9,7 @@ const ROUNDS: usize = 200;
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_processes_one_wins_each_round() {
     for (address, _keep) in stores().await {
-        let mut workers =
-            [0, 1].map(|_| Worker::start(&address, "race", &["serve"], 60_000));
+        let mut workers = [0, 1].map(|_| Worker::start(&address, "race", &["serve"], 60_000));
         let mut revision = 0;
         for round in 0..ROUNDS {
             for worker in &mut workers {
