@@ -114,8 +114,11 @@ impl Ledger {
 
     /// Checks that the document will not be too deep or too large.
     fn check(&mut self, delta: &Delta) -> Result<(), Error> {
-        let state = delta.state.iter().map(|value| ("state".to_owned(), value));
-        let steps = delta.steps.iter().map(|(name, value)| (format!("steps.{name}"), value));
+        let replaced = self.replace.then_some(&self.doc);
+        let state = delta.state.iter().chain(replaced.map(|doc| &doc.state));
+        let state = state.map(|value| ("state".to_owned(), value));
+        let steps = delta.steps.iter().chain(replaced.into_iter().flat_map(|doc| &doc.steps));
+        let steps = steps.map(|(name, value)| (format!("steps.{name}"), value));
         let input = delta.visit.iter().filter_map(|visit| visit.input.as_ref());
         let input = input.map(|value| ("visit.input".to_owned(), value));
         for (path, value) in state.chain(steps).chain(input) {

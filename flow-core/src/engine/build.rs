@@ -147,6 +147,8 @@ pub(crate) trait Registered: Send + Sync {
     fn graph(&self) -> Graph;
     /// The document at the flow's version; nothing when it is there already.
     fn migrate(&self, doc: &SessionDoc) -> Result<Option<SessionDoc>, SessionError>;
+    /// Checks that the step at which a document stands exists.
+    fn check_step(&self, doc: &SessionDoc) -> Result<(), SessionError>;
     fn run(
         self: Arc<Self>,
         core: Arc<Core>,
@@ -200,6 +202,10 @@ impl<F: Flow> Registered for FlowSlot<F> {
 
     fn migrate(&self, doc: &SessionDoc) -> Result<Option<SessionDoc>, SessionError> {
         turn::migrate(self, &self.checked, doc)
+    }
+
+    fn check_step(&self, doc: &SessionDoc) -> Result<(), SessionError> {
+        turn::find_step(&self.checked, doc).map(drop)
     }
 
     fn graph(&self) -> Graph {

@@ -3,8 +3,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::build::Registered;
+use super::handle::catch_panic;
 use super::{Core, Engine};
-use crate::error::{Error, StoreError};
+use crate::error::{Error, SessionError, StoreError};
 use crate::flow::Flow;
 use crate::id::SessionId;
 use crate::ledger::Ledger;
@@ -153,7 +154,8 @@ async fn migrate_one(
 ) -> Result<Option<MigrateEvent>, Error> {
     if dry_run {
         let Some(doc) = core.store.load(id).await? else { return Ok(None) };
-        return Ok(flow.migrate(&doc)?.map(|migrated| describe(&doc, &migrated)));
+        let migrated = try_migrate(flow, &doc).await?;
+        return Ok(migrated.map(|migrated| describe(&doc, &migrated)));
     }
     let request = OpenRequest {
         id,
@@ -164,7 +166,10 @@ async fn migrate_one(
     };
     let opened = core.store.open(&request).await?;
     let migrated = match &opened.doc {
-        Some(doc) => flow.migrate(doc).map(|migrated| migrated.map(|new| (doc.clone(), new))),
+        Some(doc) => {
+            let migrated = try_migrate(flow, doc).await;
+            migrated.map(|migrated| migrated.map(|new| (doc.clone(), new)))
+        }
         None => Ok(None),
     };
     match migrated {
@@ -183,9 +188,22 @@ async fn migrate_one(
         }
         other => {
             core.store.release(id, &opened.grant).await?;
-            other.map(|_| None).map_err(Error::from)
+            other.map(|_| None)
         }
     }
+}
+
+/// Migrates a document, and checks that its next turn will find the step it stands at.
+async fn try_migrate(flow: &dyn Registered, doc: &SessionDoc) -> Result<Option<SessionDoc>, Error> {
+    let migrated = catch_panic(async { flow.migrate(doc) }).await.map_err(|message| {
+        let reason = format!("a migration panicked: {message}");
+        let (session, from, to) = (doc.id.to_string(), doc.version, flow.version());
+        SessionError::Migration { session, from, to, reason }
+    })??;
+    if let Some(migrated) = &migrated {
+        flow.check_step(migrated)?;
+    }
+    Ok(migrated)
 }
 
 fn describe(old: &SessionDoc, new: &SessionDoc) -> MigrateEvent {

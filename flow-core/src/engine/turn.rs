@@ -271,13 +271,7 @@ async fn work<F: Flow>(
     drop(tools);
 
     let doc = ledger.doc();
-    let cursor = steps.position(&doc.current_step).ok_or_else(|| SessionError::UnknownStep {
-        session: session.to_string(),
-        flow: F::ID.to_owned(),
-        version: doc.version,
-        step: doc.current_step.clone(),
-        known: steps.names(),
-    })?;
+    let cursor = find_step(&steps, doc)?;
     let name = steps.at(cursor).info().name.clone();
     if created {
         events.emit(|| Event::SessionCreated { flow: F::ID.into(), version: F::VERSION });
@@ -360,6 +354,20 @@ pub(super) fn migrate<F: Flow>(
         raw.rename_step(alias, &name).map_err(|error| failed(error.to_string()))?;
     }
     SessionDoc::read(raw.into_value()).map(Some).map_err(|error| failed(error.to_string()))
+}
+
+/// The place of the step at which a document stands.
+pub(super) fn find_step<F: Flow>(
+    steps: &Steps<F>,
+    doc: &SessionDoc,
+) -> Result<usize, SessionError> {
+    steps.position(&doc.current_step).ok_or_else(|| SessionError::UnknownStep {
+        session: doc.id.to_string(),
+        flow: F::ID.to_owned(),
+        version: doc.version,
+        step: doc.current_step.clone(),
+        known: steps.names(),
+    })
 }
 
 /// Takes over what the hook may change, and nothing else.
