@@ -129,7 +129,7 @@ mod tests {
     fn depth_is_counted_without_recursion() {
         let mut value = json!(1);
         for _ in 0..10_000 {
-            value = json!([value]);
+            value = Value::Array(vec![value]);
         }
         assert!(is_deeper_than(&value, MAX_DEPTH));
         assert!(!is_deeper_than(&json!([[1], {"a": 2}]), 2));

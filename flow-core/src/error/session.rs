@@ -61,7 +61,8 @@ pub enum SessionError {
     },
     /// The document is older than the first migration.
     #[error(
-        "session `{session}` has document version {found}, older than the oldest that flow `{flow}` can migrate ({oldest})"
+        "session `{session}` has document version {found}, older than the oldest that flow `{flow}` can read ({oldest}); \
+         add `.from({found}, |doc| ..)` and what follows up to {oldest} to `migrations()`"
     )]
     TooOld {
         /// The session.
@@ -70,7 +71,7 @@ pub enum SessionError {
         flow: String,
         /// The version of the document.
         found: u32,
-        /// The oldest version with a migration.
+        /// The oldest version with a migration, or the flow's own when there are none.
         oldest: u32,
     },
     /// A commit would make the document larger than the store takes. Nothing was sent.
@@ -109,6 +110,14 @@ pub enum SessionError {
         /// Why it ended.
         reason: String,
     },
+    /// The session does not wait for a person.
+    #[error("session `{session}` was not escalated: its status is `{status}`")]
+    NotEscalated {
+        /// The session.
+        session: String,
+        /// What it is doing.
+        status: &'static str,
+    },
 }
 
 impl SessionError {
@@ -123,6 +132,7 @@ impl SessionError {
             Self::TooLarge { .. } => "document-too-large",
             Self::TooDeep { .. } => "document-too-deep",
             Self::Ended { .. } => "session-ended",
+            Self::NotEscalated { .. } => "not-escalated",
         }
     }
 
@@ -131,7 +141,7 @@ impl SessionError {
         match self {
             Self::TooLarge { .. } => 413,
             Self::TooDeep { .. } => 422,
-            Self::Ended { .. } => 409,
+            Self::Ended { .. } | Self::NotEscalated { .. } => 409,
             _ => 500,
         }
     }

@@ -63,6 +63,15 @@ impl StepError {
         self.source.as_deref().and_then(|source| source.downcast_ref())
     }
 
+    /// The source as a concrete type, or the error itself when it has another source.
+    pub(crate) fn into_source<E: StdError + 'static>(mut self) -> std::result::Result<E, Self> {
+        match self.source.take().map(|source| source.downcast::<E>()) {
+            Some(Ok(source)) => Ok(*source),
+            Some(Err(source)) => Err(Self { source: Some(source), ..self }),
+            None => Err(self),
+        }
+    }
+
     /// The code of the error of this crate that is the source, else `step-failed`.
     pub fn code(&self) -> &str {
         self.downcast_ref::<super::Error>().map_or("step-failed", super::Error::code)

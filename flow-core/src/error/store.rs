@@ -89,6 +89,15 @@ pub enum StoreError {
         /// What is wrong.
         reason: String,
     },
+    /// An address that names no store, or one that this program was built without.
+    #[error(
+        "`{scheme}` names no store of this program; use `memory`, `sqlite:PATH` (feature `sqlite`) \
+         or `mongodb://HOST/DATABASE` (feature `mongodb`)"
+    )]
+    Address {
+        /// What stands before the first colon.
+        scheme: String,
+    },
     /// The store could not be reached or gave up; the call may be made again.
     #[error("{backend} could not {operation}: {source}")]
     Unavailable {
@@ -123,6 +132,7 @@ impl StoreError {
             Self::WrongFlow { .. } => "wrong-flow",
             Self::FromFuture { .. } => "document-from-future",
             Self::Corrupt { .. } => "document-corrupt",
+            Self::Address { .. } => "store-address",
             Self::Unavailable { .. } => "store-unavailable",
             Self::Backend { .. } => "store-failed",
         }
@@ -150,7 +160,7 @@ impl StoreError {
             | Self::WrongFlow { .. }
             | Self::FromFuture { .. } => 409,
             Self::Unavailable { .. } => 503,
-            Self::Corrupt { .. } | Self::Backend { .. } => 500,
+            Self::Corrupt { .. } | Self::Address { .. } | Self::Backend { .. } => 500,
         }
     }
 }

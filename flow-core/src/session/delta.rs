@@ -3,8 +3,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::{
-    ArchiveMark, EdgeCount, ErrorRecord, FlowRef, Memory, PathEntry, SessionDoc, Status,
-    TurnRecord, Visit, Waiting,
+    ArchiveMark, EdgeCount, EffectRecord, ErrorRecord, FlowRef, Memory, PathEntry, SessionDoc,
+    Status, TurnRecord, Visit, Waiting,
 };
 use crate::message::Message;
 use crate::time::Timestamp;
@@ -71,6 +71,10 @@ pub struct Delta {
     pub turns: Appended<TurnRecord>,
     /// The new edge counts.
     pub edges: Option<Vec<EdgeCount>>,
+    /// The tool calls that were begun in this visit.
+    pub effects: Option<BTreeMap<String, EffectRecord>>,
+    /// Why the session has ended; `Some(None)` when it has not.
+    pub ended: Option<Option<String>>,
     /// What the session waits for now; `Some(None)` for nothing.
     pub waiting: Option<Option<Waiting>>,
     /// The new error record; `Some(None)` for none.
@@ -120,6 +124,8 @@ impl Delta {
         self.path.apply(&mut doc.path);
         self.turns.apply(&mut doc.turns);
         set(&mut doc.edges, &self.edges);
+        set(&mut doc.effects, &self.effects);
+        set(&mut doc.ended, &self.ended);
         set(&mut doc.waiting, &self.waiting);
         set(&mut doc.error, &self.error);
         set(&mut doc.next_message, &self.next_message);

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use crate::id::SessionId;
@@ -64,9 +64,16 @@ pub struct SessionDoc {
     /// How often each edge was crossed since the user last said something.
     #[serde(default)]
     pub edges: Vec<EdgeCount>,
+    /// Tool calls that were begun in this visit, by idempotency key. Written only with
+    /// `Durability::Effect`; empty once the step is left.
+    #[serde(default)]
+    pub effects: BTreeMap<String, EffectRecord>,
     /// What the session waits for.
     #[serde(default)]
     pub waiting: Option<Waiting>,
+    /// Why the session has ended, once it has.
+    #[serde(default)]
+    pub ended: Option<String>,
     /// Why the last turn failed, if it did.
     #[serde(default)]
     pub error: Option<ErrorRecord>,
@@ -87,7 +94,7 @@ pub struct SessionDoc {
     pub lease: Lease,
     /// When the session began.
     pub created_at: Timestamp,
-    /// When the last commit was made.
+    /// When the last commit was made, except that of a migration.
     pub updated_at: Timestamp,
     /// When the store may delete it.
     #[serde(default)]
@@ -195,11 +202,16 @@ pub struct Visit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// The payload with which it is entered; kept until it has been.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
     /// How many questions a collect step has asked in this visit.
     #[serde(default)]
     pub asked: u32,
+}
+
+/// A payload may be null, which is not the same as none.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 /// The messages of one namespace.
@@ -232,6 +244,15 @@ pub struct TurnRecord {
     /// The revision of the commit that ended it.
     pub revision: u64,
     /// When it ended.
+    pub at: Timestamp,
+}
+
+/// A tool call that was begun.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EffectRecord {
+    /// The tool.
+    pub tool: String,
+    /// When it was begun for the first time.
     pub at: Timestamp,
 }
 

@@ -8,11 +8,15 @@
 mod delta;
 mod doc;
 mod migration;
+mod raw;
+#[cfg(feature = "testing")]
+pub(crate) mod schema;
 
 pub use delta::{Appended, Delta, MemoryDelta};
 pub use doc::{
-    ArchiveEntry, ArchiveMark, ArchivedMessage, EdgeCount, ErrorRecord, FlowRef, Lease, Memory,
-    PathEntry, Question, ReadError, SessionDoc, Status, TurnRecord, Visit, Waiting,
+    ArchiveEntry, ArchiveMark, ArchivedMessage, EdgeCount, EffectRecord, ErrorRecord, FlowRef,
+    Lease, Memory, PathEntry, Question, ReadError, SessionDoc, Status, TurnRecord, Visit, Waiting,
 };
 pub use doc::{FORMAT, MAIN_MEMORY, PATH_WINDOW, TURN_WINDOW};
-pub use migration::{Migrations, RawDoc};
+pub use migration::Migrations;
+pub use raw::RawDoc;

@@ -11,6 +11,7 @@ use super::FlowMeta;
 use crate::error::{Error, Result, ToolError};
 use crate::event::{Event, Rendered};
 use crate::id::SessionId;
+use crate::ledger::Ledger;
 use crate::session::Question;
 use crate::time::Timestamp;
 use crate::tool::{ToolCall, ToolCx};
@@ -26,7 +27,6 @@ pub(crate) enum Effect {
 }
 
 /// What a turn shares with the steps that it runs.
-#[derive(Debug)]
 pub(crate) struct Scope {
     pub(crate) session: SessionId,
     pub(crate) turn: Arc<str>,
@@ -47,6 +47,8 @@ pub(crate) struct Scope {
     pub(crate) context: Map<String, Value>,
     pub(crate) events: EventSink,
     pub(crate) now: Timestamp,
+    /// The document; nothing for a step that is run outside of a turn.
+    pub(crate) ledger: Option<Ledger>,
 }
 
 /// Where events go. Sending never waits: a turn is bounded by its budgets, so its events
@@ -214,7 +216,12 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
             tool: T::NAME.to_owned(),
             arguments,
         });
-        let cx = ToolCx::new(scope.session.clone(), &*scope.turn, &*scope.step, &*id);
+        let mut cx = ToolCx::new(scope.session.clone(), &*scope.turn, &*scope.step, &*id);
+        if let Some(ledger) = &mut scope.ledger
+            && ledger.begin_effect(&id, T::NAME, scope.now).await?
+        {
+            cx = cx.begun_before();
+        }
         let span = tracing::debug_span!("tool", tool = T::NAME, call = %id);
         let result = call.call(self.0.flow, &cx).instrument(span).await;
         self.0.scope.events.emit(|| {

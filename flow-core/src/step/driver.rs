@@ -1,15 +1,15 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::resolve::Resolved;
+use super::extract::{ask_also, fill, missing};
 use super::{
     Action, ActionCx, Collect, Crossing, Decide, Effect, FlowMeta, Gate, Kind, ModelError, Reply,
-    Resolver, Slot, Step, StepCx, kind,
+    Slot, Step, StepCx, kind,
 };
 use crate::error::{Error, Result, StepError, TurnError};
-use crate::event::{Event, Rendered, Source};
+use crate::event::Rendered;
 use crate::transition::{Payload, Transition};
 
 /// The flow of a step.
@@ -230,99 +230,33 @@ impl<S: Collect> StepKind<S> for kind::Collect {
     }
 
     async fn dispatch(step: &mut S, cx: &mut StepCx<'_, S::Flow>) -> Result<Transition> {
-        if let Some(message) = cx.take_message() {
-            fill(step, &message, cx);
-        }
-        if let Some(data) = step.data() {
+        let mut asking = match cx.take_message() {
+            Some(message) => fill(step, &message, cx),
+            None => Vec::new(),
+        };
+        asking = ask_also(asking, missing(step));
+        if asking.is_empty()
+            && let Some(data) = step.data()
+        {
             let next = step.complete(data, cx).await?;
-            if !S::is_stay(&next) || missing(step).is_empty() {
+            asking = missing(step);
+            // A step that stays after it has emptied a slot asks for it.
+            if !S::is_stay(&next) || asking.is_empty() {
                 return leave(step, next, cx).await;
             }
         }
-        let missing = missing(step);
         if step.max_turns().is_some_and(|most| cx.scope.asked >= most) {
-            let names: Vec<_> = missing.iter().map(|slot| slot.name).collect();
+            let names: Vec<_> = asking.iter().map(|slot| slot.name).collect();
             let reason =
                 format!("still missing after {} questions: {}", cx.scope.asked, names.join(", "));
             return Ok(Transition::Escalate(reason));
         }
-        let question = step.ask(&missing, cx);
+        let question = step.ask(&asking, cx);
         cx.ask(question);
         Ok(Transition::Stay)
     }
 
     forward_hooks!(Collect);
-}
-
-/// The required slots that are empty.
-fn missing<S: Collect>(step: &S) -> Vec<&'static Slot> {
-    let slots = S::slots().iter().enumerate();
-    slots
-        .filter(|(i, slot)| !slot.optional && step.get(*i).is_none())
-        .map(|(_, slot)| slot)
-        .collect()
-}
-
-/// Reads the user's message into the form.
-fn fill<S: Collect>(step: &mut S, message: &str, cx: &mut StepCx<'_, S::Flow>) {
-    let slots = S::slots();
-    let asked = std::mem::take(&mut cx.scope.asked_fields);
-    let mut sources = Vec::new();
-
-    let alone = match asked.as_slice() {
-        [only] => slots.iter().position(|slot| slot.name == only),
-        _ => None,
-    };
-    let text = message.trim();
-    match alone {
-        Some(i)
-            if matches!(slots[i].resolver, Some(Resolver::WholeMessage)) && !text.is_empty() =>
-        {
-            set(step, i, Value::from(text), &mut sources);
-        }
-        _ => {
-            let (empty, filled): (Vec<_>, Vec<_>) =
-                (0..slots.len()).partition(|i| step.get(*i).is_none());
-            for i in empty {
-                if let Resolved::Value(value) = slots[i].resolve(text) {
-                    set(step, i, value, &mut sources);
-                }
-            }
-            if sources.is_empty() {
-                let mut corrections =
-                    filled.into_iter().filter_map(|i| match slots[i].resolve(text) {
-                        Resolved::Value(value) if step.get(i).as_ref() != Some(&value) => {
-                            Some((i, value))
-                        }
-                        _ => None,
-                    });
-                if let (Some((i, value)), None) = (corrections.next(), corrections.next()) {
-                    set(step, i, value, &mut sources);
-                }
-            }
-        }
-    }
-    if sources.is_empty()
-        && let Some(hint) = alone.and_then(|i| slots[i].hint())
-    {
-        cx.feedback(hint);
-    }
-    let name = cx.scope.step.clone();
-    cx.scope.events.emit(|| {
-        let collected = slots.iter().enumerate();
-        let collected: Map<String, Value> = collected
-            .filter_map(|(i, slot)| step.get(i).map(|value| (slot.name.to_owned(), value)))
-            .collect();
-        let missing = missing(step).iter().map(|slot| slot.name.to_owned()).collect();
-        Event::CollectUpdate { step: name, collected, missing, sources }
-    });
-}
-
-fn set<S: Collect>(step: &mut S, slot: usize, value: Value, sources: &mut Vec<(String, Source)>) {
-    // A value that does not read as the slot's type leaves the slot as it is.
-    if step.set(slot, Some(value)).is_ok() {
-        sources.push((S::slots()[slot].name.to_owned(), Source::Deterministic));
-    }
 }
 
 type Running<'a, T> = Pin<Box<dyn Future<Output = Result<T, StepError>> + Send + 'a>>;

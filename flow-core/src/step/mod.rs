@@ -18,6 +18,7 @@ mod collect;
 mod cx;
 mod decide;
 mod driver;
+mod extract;
 mod hooks;
 mod meta;
 mod registry;
@@ -28,14 +29,15 @@ mod slot;
 pub use action::Action;
 pub use collect::Collect;
 pub use cx::{ActionCx, StepCx};
-pub(crate) use cx::{Effect, Scope};
+pub(crate) use cx::{Effect, EventSink, Scope};
 pub use decide::Decide;
-pub(crate) use driver::DynStep;
+pub(crate) use driver::{Arrival, DynStep};
 pub use driver::{FlowOf, StepKind};
 pub use hooks::{Crossing, Gate};
 pub use meta::{
     FlowMeta, HasStep, Kind, ModelError, Prompt, Step, StepTools, ToolsRegistered, kind,
 };
+pub(crate) use registry::{Misfit, read};
 pub use registry::{StepEntry, StepInfo, Steps};
 pub use reply::{Check, Reply};
 pub use slot::{Form, Pattern, Resolver, Slot, SlotField};

@@ -208,6 +208,11 @@ impl<F: FlowMeta> Steps<F> {
         self.position(name).and_then(|place| self.entries.get(place))
     }
 
+    /// Whether this is the very same registry, not only an equal one.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.entries, &other.entries)
+    }
+
     /// The names in order, for messages.
     pub(crate) fn names(&self) -> String {
         let names: Vec<&str> = self.iter().map(|entry| &*entry.info.name).collect();

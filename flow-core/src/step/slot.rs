@@ -1,8 +1,8 @@
 use std::sync::OnceLock;
 
 use regex::Regex;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::resolve::{self, Resolved};
@@ -29,11 +29,13 @@ pub struct Slot {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Resolver {
-    /// One of these words, whatever their case: `#[slot(one_of("card", "cash"))]`.
+    /// One of these options, by [`one_of`](resolve::one_of): `#[slot(one_of("card", "cash"))]`.
     OneOf(&'static [&'static str]),
-    /// A number from the first bound to the second, both included: `#[slot(range(1, 8))]`.
+    /// A number from the first bound to the second, both included, by
+    /// [`range`](resolve::range): `#[slot(range(1, 8))]`.
     Range(f64, f64),
-    /// What a regular expression captures: `#[slot(pattern("#(\\d+)"))]`.
+    /// What a regular expression captures, by [`pattern`](resolve::pattern); read as a number
+    /// where the slot is one: `#[slot(pattern("#(\\d+)"))]`.
     Pattern(Pattern),
     /// The whole message, when this slot alone was asked for: `#[slot(whole_message)]`.
     WholeMessage,
@@ -177,9 +179,76 @@ pub fn get_slot<T: SlotField>(field: &T) -> Option<Value> {
 }
 
 /// For generated code: sets a slot from JSON.
+///
+/// A text that does not read as the slot's type is tried as the number or boolean that it
+/// spells: a [`Resolver::Pattern`] captures text, whatever the slot's type.
 #[doc(hidden)]
 pub fn set_slot<T: SlotField>(field: &mut T, value: Option<Value>) -> Result<(), String> {
-    let value = value.map(serde_json::from_value).transpose().map_err(|e| e.to_string())?;
+    let value = match value {
+        None => None,
+        Some(value) => Some(match T::Value::deserialize(&value) {
+            Ok(read) => read,
+            Err(e) => {
+                let spelled = value.as_str().and_then(spelled);
+                let read = spelled.and_then(|scalar| T::Value::deserialize(scalar).ok());
+                read.ok_or_else(|| e.to_string())?
+            }
+        }),
+    };
     field.put(value);
     Ok(())
+}
+
+/// The number or boolean that a text spells. Zeros before a number do not count.
+fn spelled(text: &str) -> Option<Value> {
+    let text = text.trim();
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let text = match text.trim_start_matches('0') {
+        "" if digits => "0",
+        rest if digits => rest,
+        _ => text,
+    };
+    serde_json::from_str(text).ok().filter(|value: &Value| value.is_number() || value.is_boolean())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn set<T: SlotField + Default>(value: Value) -> Result<Option<Value>, String> {
+        let mut field = T::default();
+        set_slot(&mut field, Some(value))?;
+        Ok(get_slot(&field))
+    }
+
+    #[test]
+    fn a_text_is_read_as_the_number_that_it_spells() {
+        assert_eq!(set::<Option<u32>>(json!("17")), Ok(Some(json!(17))));
+        assert_eq!(set::<Option<u32>>(json!("0017")), Ok(Some(json!(17))));
+        assert_eq!(set::<Option<u32>>(json!("000")), Ok(Some(json!(0))));
+        assert_eq!(set::<Option<u64>>(json!(u64::MAX.to_string())), Ok(Some(json!(u64::MAX))));
+        assert_eq!(set::<Option<i8>>(json!("-5")), Ok(Some(json!(-5))));
+        assert_eq!(set::<Option<f64>>(json!("1.5")), Ok(Some(json!(1.5))));
+        assert_eq!(set::<Option<bool>>(json!("true")), Ok(Some(json!(true))));
+        assert_eq!(set::<Option<u32>>(json!(17)), Ok(Some(json!(17))));
+    }
+
+    #[test]
+    fn a_text_that_fits_stays_a_text() {
+        assert_eq!(set::<Option<String>>(json!("0017")), Ok(Some(json!("0017"))));
+        assert_eq!(set::<Option<Value>>(json!("17")), Ok(Some(json!("17"))));
+    }
+
+    #[test]
+    fn what_does_not_fit_leaves_the_slot_as_it_is() {
+        let mut field = Some(3_u8);
+        for value in ["300", "-1", "5.5", "three", "", "null", "[1]"] {
+            let error = set_slot(&mut field, Some(json!(value))).unwrap_err();
+            assert!(error.contains("expected u8"), "{error}");
+            assert_eq!(field, Some(3));
+        }
+        assert_eq!(set_slot(&mut field, None), Ok(()));
+        assert_eq!(field, None);
+    }
 }

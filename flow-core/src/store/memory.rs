@@ -54,7 +54,7 @@ impl Record {
     }
 
     fn check(&self, id: &SessionId, grant: &Grant) -> Result<(), StoreError> {
-        if self.lease.token == grant.token && self.lease.holder.is_some() {
+        if self.lease.token == grant.token && self.lease.holder.as_ref() == Some(&grant.holder) {
             return Ok(());
         }
         Err(StoreError::LeaseLost {

@@ -11,11 +11,14 @@
 //! token that grows with every acquisition, so a worker that was paused beyond the end of
 //! its lease can do no harm: its commits are refused.
 
+mod address;
 pub mod memory;
 #[cfg(feature = "mongodb")]
 pub mod mongodb;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+
+pub use address::open;
 
 use std::time::Duration;
 

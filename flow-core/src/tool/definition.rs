@@ -70,6 +70,7 @@ pub struct ToolCx {
     turn: String,
     step: String,
     idempotency_key: String,
+    begun_before: bool,
 }
 
 impl ToolCx {
@@ -85,6 +86,7 @@ impl ToolCx {
             turn: turn.into(),
             step: step.into(),
             idempotency_key: idempotency_key.into(),
+            begun_before: false,
         }
     }
 
@@ -107,6 +109,18 @@ impl ToolCx {
     /// every other call. A service that honours it does the work once.
     pub fn idempotency_key(&self) -> &str {
         &self.idempotency_key
+    }
+
+    /// Whether this call was begun before and may have done its work: the process died in
+    /// the middle of it, or of a later part of the step. Known only with
+    /// `Durability::Effect`, else always false.
+    pub fn is_repeated(&self) -> bool {
+        self.begun_before
+    }
+
+    pub(crate) fn begun_before(mut self) -> Self {
+        self.begun_before = true;
+        self
     }
 }
 

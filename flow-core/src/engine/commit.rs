@@ -1,0 +1,215 @@
+//! What a turn has changed, made into commits.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::run::Run;
+use crate::error::{Error, SessionError};
+use crate::flow::Flow;
+use crate::ledger::Ledger;
+use crate::message::Message;
+use crate::outcome::Outcome;
+use crate::session::{
+    Appended, ArchiveEntry, ArchiveMark, ArchivedMessage, Delta, EdgeCount, FlowRef, PATH_WINDOW,
+    PathEntry, SessionDoc, Status, TURN_WINDOW, TurnRecord, Visit, Waiting,
+};
+use crate::time::Timestamp;
+
+/// How many path entries beyond the window make a batch that moves to the archive.
+const PATH_BATCH: usize = 32;
+
+/// What has happened since the last commit.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// What was said, with the memory namespace.
+    pub(super) messages: Vec<(&'static str, Message)>,
+    /// The steps that were entered.
+    pub(super) path: Vec<PathEntry>,
+}
+
+impl Changes {
+    /// The seq of the next message, given the document's.
+    pub(super) fn next_message(&self, committed: u64) -> u64 {
+        committed + self.messages.len() as u64
+    }
+}
+
+impl<F: Flow> Run<F> {
+    /// Commits a crossing: the cursor stands at the next step, which is still to be entered.
+    pub(super) async fn commit_crossing(
+        &mut self,
+        now: Timestamp,
+        ttl: Option<Duration>,
+    ) -> Result<(), Error> {
+        let (mut delta, archive) = self.build_delta(now, ttl)?;
+        let doc = self.ledger().doc();
+        if doc.waiting.is_some() {
+            delta.waiting = Some(None);
+        }
+        self.commit(delta, archive, false).await
+    }
+
+    /// Makes the last commit of the turn.
+    pub(super) async fn commit_end(
+        &mut self,
+        outcome: &Outcome,
+        replies: &[String],
+        turn_id: Option<String>,
+        now: Timestamp,
+        ttl: Option<Duration>,
+    ) -> Result<(), Error> {
+        let (mut delta, archive) = self.build_delta(now, ttl)?;
+        let doc = self.ledger().doc();
+        let (status, waiting, ended) = match outcome {
+            Outcome::Waiting { question } => {
+                (Status::Waiting, Some(Waiting::Message { question: question.clone() }), None)
+            }
+            Outcome::Escalated { reason } => {
+                (Status::Waiting, Some(Waiting::Escalation { reason: reason.clone() }), None)
+            }
+            Outcome::HandedOff { to } => {
+                (Status::Completed, None, Some(format!("handed off to {to}")))
+            }
+            Outcome::Ended { reason } => (Status::Completed, None, Some(reason.clone())),
+            Outcome::Failed { error } => (Status::Failed, None, Some(error.message.clone())),
+        };
+        delta.status = (doc.status != status).then_some(status);
+        delta.waiting = (doc.waiting != waiting).then_some(waiting);
+        delta.ended = (doc.ended != ended).then_some(ended);
+        if let Some(id) = turn_id {
+            let revision = doc.revision + 1;
+            let record = TurnRecord {
+                id,
+                outcome: outcome.clone(),
+                replies: replies.to_vec(),
+                revision,
+                at: now,
+            };
+            delta.turns = Appended { push: vec![record], keep: TURN_WINDOW };
+        }
+        self.commit(delta, archive, true).await
+    }
+
+    async fn commit(
+        &mut self,
+        delta: Delta,
+        archive: Option<ArchiveEntry>,
+        release: bool,
+    ) -> Result<(), Error> {
+        self.ledger_mut().commit(delta, archive.as_slice(), release).await?;
+        self.changes = Changes::default();
+        Ok(())
+    }
+
+    fn ledger_mut(&mut self) -> &mut Ledger {
+        self.scope.ledger.as_mut().expect("a turn has a ledger")
+    }
+
+    /// What differs from the document as it was last committed, and what moves out of it.
+    fn build_delta(
+        &self,
+        now: Timestamp,
+        ttl: Option<Duration>,
+    ) -> Result<(Delta, Option<ArchiveEntry>), Error> {
+        let doc = self.ledger().doc();
+        let mut delta = Delta { updated_at: Some(now), ..Delta::default() };
+        delta.status = (doc.status != Status::Running).then_some(Status::Running);
+        if doc.flow.digest != *self.digest {
+            delta.flow = Some(FlowRef { id: F::ID.to_owned(), digest: self.digest.to_string() });
+        }
+        let name = &self.steps.at(self.cursor).info().name;
+        delta.current_step = (doc.current_step != **name).then(|| name.to_string());
+        let visit = Visit {
+            number: self.visit.number,
+            entered: self.visit.entered,
+            from: self.visit.from.clone(),
+            input: self.visit.input.to_json().map_err(|e| unwritable(doc, "visit.input", &e))?,
+            asked: self.scope.asked,
+        };
+        if !doc.effects.is_empty() && visit.number != doc.visit.number {
+            delta.effects = Some(BTreeMap::new());
+        }
+        delta.visit = (doc.visit != visit).then_some(visit);
+        let state = serde_json::to_value(&self.state).map_err(|e| unwritable(doc, "state", &e))?;
+        delta.state = (doc.state != state).then_some(state);
+        for (place, step) in self.live.iter().enumerate() {
+            let Some(step) = step else { continue };
+            let name = &self.steps.at(place).info().name;
+            let fields = step.save().map_err(|e| unwritable(doc, &format!("steps.{name}"), &e))?;
+            if doc.steps.get(&**name) != Some(&fields) {
+                delta.steps.insert(name.to_string(), fields);
+            }
+        }
+        if doc.context != self.scope.context {
+            delta.context = Some(self.scope.context.clone());
+        }
+        let edges: Vec<EdgeCount> = self
+            .edges
+            .iter()
+            .map(|(from, to, count)| EdgeCount {
+                from: self.steps.at(*from).info().name.to_string(),
+                to: self.steps.at(*to).info().name.to_string(),
+                count: *count,
+            })
+            .collect();
+        delta.edges = (doc.edges != edges).then_some(edges);
+        delta.error = doc.error.is_some().then_some(None);
+        let expires_at = ttl.map(|ttl| now.after(ttl));
+        delta.expires_at = (doc.expires_at != expires_at).then_some(expires_at);
+        let archive = self.append_history(doc, &mut delta);
+        Ok((delta, archive))
+    }
+
+    /// Appends messages and path entries, and moves what is beyond the windows out.
+    fn append_history(&self, doc: &SessionDoc, delta: &mut Delta) -> Option<ArchiveEntry> {
+        if !self.changes.messages.is_empty() {
+            delta.next_message = Some(self.changes.next_message(doc.next_message));
+        }
+        for (namespace, message) in &self.changes.messages {
+            delta.memory.entry((*namespace).to_owned()).or_default().push.push(message.clone());
+        }
+        let mut archived = Vec::new();
+        for (namespace, appended) in &mut delta.memory {
+            let kept = doc.memory.get(namespace).map_or(&[][..], |memory| &memory.messages);
+            let surplus =
+                surplus(kept.len() + appended.push.len(), self.policy.window, self.policy.batch);
+            if let Some(surplus) = surplus {
+                let leaving = kept.iter().chain(&appended.push).take(surplus).cloned();
+                archived.extend(
+                    leaving
+                        .map(|message| ArchivedMessage { namespace: namespace.clone(), message }),
+                );
+                appended.keep = self.policy.window;
+            }
+        }
+        archived.sort_by_key(|archived| archived.message.seq);
+        delta.path.push.clone_from(&self.changes.path);
+        let mut path = Vec::new();
+        if let Some(surplus) =
+            surplus(doc.path.len() + delta.path.push.len(), PATH_WINDOW, PATH_BATCH)
+        {
+            path.extend(doc.path.iter().chain(&delta.path.push).take(surplus).cloned());
+            delta.path.keep = PATH_WINDOW;
+        }
+        if archived.is_empty() && path.is_empty() {
+            return None;
+        }
+        let seq = doc.archive.next;
+        delta.archive = Some(ArchiveMark { from: doc.archive.from, next: seq + 1 });
+        Some(ArchiveEntry { seq, messages: archived, path })
+    }
+}
+
+/// How many items move out: nothing until a whole batch is beyond the window.
+fn surplus(len: usize, window: usize, batch: usize) -> Option<usize> {
+    (len >= window + batch.max(1)).then(|| len - window)
+}
+
+fn unwritable(doc: &SessionDoc, path: &str, error: &serde_json::Error) -> Error {
+    SessionError::Unwritable {
+        session: doc.id.to_string(),
+        path: path.to_owned(),
+        reason: error.to_string(),
+    }
+    .into()
+}

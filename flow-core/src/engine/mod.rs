@@ -1,0 +1,202 @@
+//! The engine: runs turns of conversations.
+//!
+//! [`Engine::turn`] takes one user input to its next pause: it opens the session (loading
+//! the document and taking the lease in one store call), migrates the document if it is
+//! old, dispatches steps, commits what they did, and gives the lease back with the last
+//! commit. What a crash can repeat is decided by the [`Durability`].
+
+mod build;
+mod commit;
+mod handle;
+mod migrate;
+mod queue;
+mod request;
+mod run;
+mod session;
+mod turn;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use build::EngineBuilder;
+pub use handle::TurnHandle;
+pub use migrate::{MIGRATE_BATCH, MigrateEvent, MigrateOptions, MigrateReport};
+pub use request::{TurnOutcome, TurnRequest};
+pub use session::{SessionHandle, SweepReport};
+
+use crate::error::{Error, TurnError};
+use crate::flow::{Flow, Graph};
+use crate::id::SessionId;
+use crate::store::{ListQuery, SessionStore, SessionSummary};
+use crate::time::Clock;
+
+use build::Registered;
+use queue::Queue;
+
+/// When a turn is committed, and so what a crash repeats.
+///
+/// Each transition is acted on exactly once. What happens within a step happens at least
+/// once: when the process dies in the middle of a turn, the next turn goes on from the last
+/// commit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Durability {
+    /// One commit at each crossing (default). A crash repeats the step that was running, and
+    /// no step before it.
+    #[default]
+    Crossing,
+    /// One commit at the end of the turn. A crash repeats the whole turn. Fit for turns
+    /// without effects on the outside.
+    Turn,
+    /// As [`Crossing`](Self::Crossing), and also before each tool call of an action. A crash
+    /// repeats the step that was running; its tools learn from
+    /// [`ToolCx::is_repeated`](crate::tool::ToolCx::is_repeated) which calls may have done
+    /// their work already.
+    Effect,
+}
+
+/// What a turn may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// The most bytes of a user's message. Default: 1 MiB.
+    pub message_bytes: usize,
+    /// The most crossings of one turn. Default: 50.
+    pub crossings: u32,
+    /// The most crossings of one edge without new input from the user. They are counted
+    /// through turns without a message too. Default: 10.
+    pub edge_crossings: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { message_bytes: 1024 * 1024, crossings: 50, edge_crossings: 10 }
+    }
+}
+
+impl Limits {
+    /// Sets [`message_bytes`](Self::message_bytes).
+    #[must_use]
+    pub fn message_bytes(mut self, bytes: usize) -> Self {
+        self.message_bytes = bytes;
+        self
+    }
+
+    /// Sets [`crossings`](Self::crossings).
+    #[must_use]
+    pub fn crossings(mut self, crossings: u32) -> Self {
+        self.crossings = crossings;
+        self
+    }
+
+    /// Sets [`edge_crossings`](Self::edge_crossings).
+    #[must_use]
+    pub fn edge_crossings(mut self, crossings: u32) -> Self {
+        self.edge_crossings = crossings;
+        self
+    }
+}
+
+/// The default of [`EngineBuilder::lease`].
+pub const LEASE: Duration = Duration::from_secs(30);
+
+/// What all turns of an engine share.
+pub(crate) struct Core {
+    store: Arc<dyn SessionStore>,
+    flows: BTreeMap<&'static str, Arc<dyn Registered>>,
+    limits: Limits,
+    durability: Durability,
+    lease: Duration,
+    session_ttl: Option<Duration>,
+    clock: Arc<dyn Clock>,
+    holder: String,
+    queue: Queue,
+}
+
+/// Runs turns of registered flows over one store. Cheap to clone.
+#[derive(Clone)]
+pub struct Engine {
+    core: Arc<Core>,
+}
+
+impl Engine {
+    /// Begins an engine.
+    pub fn builder() -> EngineBuilder {
+        EngineBuilder::new()
+    }
+
+    /// Runs a turn of a flow, on a task of its own.
+    ///
+    /// The handle is a stream of the turn's events and a future of its outcome. Dropping it
+    /// cancels the turn. Turns of one session queue up within the process; between
+    /// processes one gets the session and the other [`StoreError::Busy`](crate::error::StoreError::Busy).
+    ///
+    /// # Panics
+    /// When it is called outside of a Tokio runtime.
+    pub fn turn<F: Flow>(&self, request: TurnRequest) -> TurnHandle {
+        self.turn_of(F::ID, request)
+    }
+
+    /// Runs a turn of the flow with an id, for hosts that learn the flow at run time.
+    ///
+    /// # Panics
+    /// When it is called outside of a Tokio runtime.
+    pub fn turn_of(&self, flow: &str, request: TurnRequest) -> TurnHandle {
+        let flow = self.flow(flow);
+        TurnHandle::spawn(self.core.clone(), flow, request)
+    }
+
+    /// One session: to look at it, to delete it, to read its transcript.
+    pub fn session(&self, id: SessionId) -> SessionHandle {
+        SessionHandle::new(self.core.clone(), id)
+    }
+
+    /// Lists sessions by ascending id.
+    ///
+    /// # Errors
+    /// When the store cannot be reached.
+    pub async fn sessions(&self, query: &ListQuery) -> Result<Vec<SessionSummary>, Error> {
+        Ok(self.core.store.list(query).await?)
+    }
+
+    /// Frees the sessions whose worker died (those whose lease has ended without being given
+    /// back) and deletes those that have expired. Any number of engines may sweep at once.
+    ///
+    /// # Errors
+    /// When the store cannot be reached.
+    pub async fn sweep(&self) -> Result<SweepReport, Error> {
+        session::sweep(&*self.core.store).await
+    }
+
+    /// The picture of a registered flow.
+    ///
+    /// # Errors
+    /// When no such flow is registered.
+    pub fn graph(&self, flow: &str) -> Result<Graph, Error> {
+        Ok(self.flow(flow)?.graph())
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn SessionStore> {
+        &self.core.store
+    }
+
+    fn flow(&self, id: &str) -> Result<Arc<dyn Registered>, Error> {
+        self.core.flows.get(id).cloned().ok_or_else(|| {
+            let known: Vec<&str> = self.core.flows.keys().copied().collect();
+            TurnError::UnknownFlow { flow: id.to_owned(), known: known.join(", ") }.into()
+        })
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("flows", &self.core.flows.keys())
+            .field("holder", &self.core.holder)
+            .field("durability", &self.core.durability)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,117 @@
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::id::SessionId;
+use crate::outcome::Outcome;
+use crate::session::Question;
+
+/// One turn to run.
+///
+/// ```
+/// use flow_core::engine::TurnRequest;
+/// use flow_core::id::SessionId;
+///
+/// let session = SessionId::new("user-17")?;
+/// let request = TurnRequest::new(session).message("two parcels").turn_id("msg-000231");
+/// # Ok::<(), flow_core::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct TurnRequest {
+    pub(crate) session: SessionId,
+    pub(crate) message: Option<String>,
+    pub(crate) turn_id: Option<String>,
+    pub(crate) context: Map<String, Value>,
+    pub(crate) owner: Option<String>,
+    pub(crate) labels: BTreeMap<String, String>,
+}
+
+impl TurnRequest {
+    /// A turn without a message: it begins a conversation, or goes on with one that was
+    /// interrupted.
+    pub fn new(session: SessionId) -> Self {
+        Self {
+            session,
+            message: None,
+            turn_id: None,
+            context: Map::new(),
+            owner: None,
+            labels: BTreeMap::new(),
+        }
+    }
+
+    /// What the user says.
+    #[must_use]
+    pub fn message(mut self, text: impl Into<String>) -> Self {
+        self.message = Some(text.into());
+        self
+    }
+
+    /// An id that makes the turn idempotent: when a turn with this id has completed, its
+    /// recorded outcome is returned and nothing runs. The session's latest 32 are kept.
+    #[must_use]
+    pub fn turn_id(mut self, id: impl Into<String>) -> Self {
+        self.turn_id = Some(id.into());
+        self
+    }
+
+    /// A value for the flow's `init` and its steps. It persists with the session, so keep
+    /// secrets out. A value that cannot be written as JSON is left out.
+    #[must_use]
+    pub fn context(mut self, key: impl Into<String>, value: impl Serialize) -> Self {
+        if let Ok(value) = serde_json::to_value(value) {
+            self.context.insert(key.into(), value);
+        }
+        self
+    }
+
+    /// Who a new session belongs to. Has no effect on one that exists.
+    #[must_use]
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.owner = Some(owner.into());
+        self
+    }
+
+    /// A label of a new session. Has no effect on one that exists.
+    #[must_use]
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.insert(key.into(), value.into());
+        self
+    }
+}
+
+/// What a turn came to.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct TurnOutcome {
+    /// The session.
+    pub session: SessionId,
+    /// The turn: the caller's id, or a random one.
+    pub turn: String,
+    /// The revision of the document after the turn.
+    pub revision: u64,
+    /// The step at which the session stands.
+    pub step: String,
+    /// All that the user was told, in order: what steps said, feedback and questions.
+    pub replies: Vec<String>,
+    /// How the turn ended.
+    pub outcome: Outcome,
+    /// Whether this is the recorded outcome of an earlier turn with the same id.
+    pub repeated: bool,
+}
+
+impl TurnOutcome {
+    /// What the user was asked, if the flow waits for an answer.
+    pub fn question(&self) -> Option<&Question> {
+        match &self.outcome {
+            Outcome::Waiting { question } => question.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Whether the flow is over.
+    pub fn is_ended(&self) -> bool {
+        matches!(self.outcome, Outcome::Ended { .. } | Outcome::HandedOff { .. })
+    }
+}

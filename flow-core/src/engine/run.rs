@@ -1,0 +1,517 @@
+//! The steps of one turn: dispatch, verify, act, commit, repeat until a pause.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde_json::Value;
+use tracing::Instrument as _;
+
+use super::commit::Changes;
+use super::{Core, Durability, TurnOutcome};
+use crate::error::{Error, Result, SessionError, StepError, TurnError};
+use crate::event::{Event, Rendered};
+use crate::flow::{Drive, Flow, MemoryPolicy, Steps};
+use crate::id::SessionId;
+use crate::ledger::Ledger;
+use crate::message::{Message, Role};
+use crate::outcome::Outcome;
+use crate::session::{MAIN_MEMORY, PathEntry, Question, Waiting};
+use crate::step::{ActionCx, Arrival, DynStep, Effect, Scope, StepCx, read};
+use crate::transition::{Payload, Transition};
+
+/// How many of the last steps an error about a runaway turn names.
+const TRAIL: usize = 8;
+
+/// A turn that runs.
+pub(super) struct Run<F: Flow> {
+    core: Arc<Core>,
+    pub(super) flow: Arc<F>,
+    pub(super) steps: Steps<F>,
+    pub(super) digest: Arc<str>,
+    pub(super) state: F::State,
+    /// The steps that this turn has touched, by their place in the registry.
+    pub(super) live: Vec<Option<Box<dyn DynStep<F>>>>,
+    pub(super) cursor: usize,
+    pub(super) visit: VisitState,
+    pub(super) scope: Scope,
+    pub(super) changes: Changes,
+    pub(super) policy: MemoryPolicy,
+    /// How often each edge was crossed since the user last said something.
+    pub(super) edges: Vec<(usize, usize, u32)>,
+    /// Nothing while the turn runs.
+    pub(super) pause: Option<Outcome>,
+    question: Option<Question>,
+    replies: Vec<String>,
+    crossings: u32,
+    /// Whether the session begins with this turn.
+    created: bool,
+}
+
+/// The stay at the current step, with its payload as a value.
+#[derive(Debug, Default)]
+pub(super) struct VisitState {
+    pub(super) number: u64,
+    pub(super) entered: bool,
+    pub(super) from: Option<String>,
+    pub(super) input: Payload,
+}
+
+impl<F: Flow> Run<F> {
+    pub(super) fn new(
+        core: Arc<Core>,
+        flow: F,
+        steps: Steps<F>,
+        digest: Arc<str>,
+        cursor: usize,
+        scope: Scope,
+        created: bool,
+    ) -> Result<Self, Error> {
+        let policy = flow.config_memory();
+        let mut run = Self {
+            core,
+            flow: Arc::new(flow),
+            live: std::iter::repeat_with(|| None).take(steps.len()).collect(),
+            steps,
+            digest,
+            state: F::State::default(),
+            cursor,
+            visit: VisitState::default(),
+            scope,
+            changes: Changes::default(),
+            policy,
+            edges: Vec::new(),
+            pause: None,
+            question: None,
+            replies: Vec::new(),
+            crossings: 0,
+            created,
+        };
+        let doc = run.ledger().doc();
+        let visit = doc.visit.clone();
+        if !doc.state.is_null() || !created {
+            let state = doc.state.clone();
+            run.state = read(state).map_err(|misfit| run.unreadable("state", misfit))?;
+        }
+        run.visit = VisitState {
+            number: visit.number,
+            entered: visit.entered,
+            from: visit.from,
+            input: visit.input.map_or_else(Payload::default, Payload::new::<Value>),
+        };
+        if run.scope.message.is_none() {
+            let doc = run.ledger().doc();
+            run.edges = doc
+                .edges
+                .iter()
+                .filter_map(|edge| {
+                    let from = run.steps.position(&edge.from)?;
+                    Some((from, run.steps.position(&edge.to)?, edge.count))
+                })
+                .collect();
+        }
+        Ok(run)
+    }
+
+    pub(super) fn flow(&self) -> &Arc<F> {
+        &self.flow
+    }
+
+    pub(super) fn session(&self) -> &SessionId {
+        &self.scope.session
+    }
+
+    pub(super) fn ledger(&self) -> &Ledger {
+        // A turn has a ledger from its beginning; only steps outside of turns have none.
+        self.scope.ledger.as_ref().expect("a turn has a ledger")
+    }
+
+    /// Why the session waits for a person, if it does.
+    pub(super) fn escalation(&self) -> Option<String> {
+        match &self.ledger().doc().waiting {
+            Some(Waiting::Escalation { reason }) => Some(reason.clone()),
+            _ => None,
+        }
+    }
+
+    /// Keeps what was said in the memory of the current step.
+    pub(super) fn record_message(&mut self, role: Role, text: String) {
+        let namespace = self.steps.at(self.cursor).info().memory.unwrap_or(MAIN_MEMORY);
+        let seq = self.changes.next_message(self.ledger().doc().next_message);
+        let message = Message::text(seq, role, text, self.core.clock.now());
+        self.changes.messages.push((namespace, message));
+    }
+
+    /// Keeps the message of a session that waits for a person, and runs nothing.
+    pub(super) async fn park(
+        mut self,
+        reason: String,
+        turn_id: Option<String>,
+    ) -> Result<TurnOutcome, Error> {
+        self.pause = Some(Outcome::Escalated { reason });
+        self.close(turn_id).await
+    }
+
+    /// Makes the last commit, which gives the lease back.
+    pub(super) async fn close(mut self, turn_id: Option<String>) -> Result<TurnOutcome, Error> {
+        let outcome = self.pause.clone().ok_or_else(|| TurnError::Hook {
+            flow: F::ID.to_owned(),
+            session: self.scope.session.to_string(),
+            hook: "run",
+            error: StepError::terminal(
+                "it returned before the flow paused; call `turn.run_to_pause()`",
+            ),
+        })?;
+        let replies = std::mem::take(&mut self.replies);
+        let now = self.core.clock.now();
+        self.commit_end(&outcome, &replies, turn_id, now, self.core.session_ttl).await?;
+        let doc = self.ledger().doc();
+        Ok(TurnOutcome {
+            session: doc.id.clone(),
+            turn: self.scope.turn.to_string(),
+            revision: doc.revision,
+            step: doc.current_step.clone(),
+            replies,
+            outcome,
+            repeated: false,
+        })
+    }
+
+    /// Runs steps until a pause.
+    async fn drive(&mut self) -> Result<(), Error> {
+        self.wake(self.cursor)?;
+        if self.visit.entered && !self.created {
+            self.with_step(|step, cx| step.restore(cx)).await?;
+            self.flush_effects();
+        }
+        while self.pause.is_none() {
+            if self.crossings >= self.core.limits.crossings {
+                return Err(self.runaway());
+            }
+            self.crossings += 1;
+            let transition = match self.step_once().await {
+                Ok(transition) => transition,
+                Err(error) => self.handle_error(error).await?,
+            };
+            if let Err(error) = self.act(transition).await {
+                match error {
+                    Failure::Turn(error) => return Err(error),
+                    Failure::Step(error) => {
+                        let transition = self.handle_error(error).await?;
+                        self.act(transition).await.map_err(|error| error.into_error(self))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Enters the current step if that is still to be done, and dispatches it.
+    async fn step_once(&mut self) -> Result<Transition> {
+        let name = self.scope.step.clone();
+        let span = tracing::debug_span!("step", step = %name, visit = self.visit.number);
+        async {
+            if !self.visit.entered {
+                let visit = self.visit.number;
+                self.scope.events.emit(|| Event::StepEnter { step: name, visit });
+                let arrival = Arrival {
+                    from: self.visit.from.clone(),
+                    input: std::mem::take(&mut self.visit.input),
+                    start: self.created && self.visit.number == 1,
+                };
+                self.call_step(|step, cx| step.arrive(arrival, cx)).await?;
+                self.visit.entered = true;
+                self.record_path();
+            }
+            if self.flow.is_batch() {
+                let flow = self.flow.clone();
+                let cx = StepCx::new(&*flow, &mut self.state, &mut self.scope);
+                return flow.spawn_steps(&mut ActionCx::new(cx)).await;
+            }
+            self.call_step(|step, cx| step.dispatch(cx)).await
+        }
+        .instrument(span)
+        .await
+    }
+
+    /// Calls the current step.
+    async fn call_step<T>(
+        &mut self,
+        call: impl for<'a> FnOnce(
+            &'a mut dyn DynStep<F>,
+            &'a mut StepCx<'_, F>,
+        ) -> Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>,
+    ) -> Result<T> {
+        let Some(step) = &mut self.live[self.cursor] else {
+            return Err(StepError::terminal("the step is not loaded"));
+        };
+        let mut cx = StepCx::new(&*self.flow, &mut self.state, &mut self.scope);
+        call(&mut **step, &mut cx).await
+    }
+
+    /// Calls the current step outside of the error handling of the loop.
+    async fn with_step<T>(
+        &mut self,
+        call: impl for<'a> FnOnce(
+            &'a mut dyn DynStep<F>,
+            &'a mut StepCx<'_, F>,
+        ) -> Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>,
+    ) -> Result<T, Error> {
+        self.call_step(call).await.map_err(|error| self.step_error(error))
+    }
+
+    /// Does what a transition says.
+    async fn act(&mut self, transition: Transition) -> Result<(), Failure> {
+        self.flush_effects();
+        let name = self.scope.step.clone();
+        match transition {
+            Transition::Stay => {
+                self.pause = Some(Outcome::Waiting { question: self.question.take() });
+            }
+            Transition::End(reason) => {
+                self.leave().await?;
+                self.scope.events.emit(|| Event::FlowEnd { reason: reason.clone() });
+                self.pause = Some(Outcome::Ended { reason });
+            }
+            Transition::HandOff(to) => {
+                self.leave().await?;
+                self.scope.events.emit(|| Event::Handoff { to: to.clone() });
+                self.scope.events.emit(|| Event::FlowEnd { reason: format!("handed off to {to}") });
+                self.pause = Some(Outcome::HandedOff { to });
+            }
+            Transition::Escalate(reason) => {
+                self.pause = Some(Outcome::Escalated { reason });
+            }
+            Transition::Go { step, input } => {
+                let to = self.steps.position(&step).ok_or_else(|| TurnError::UnknownTarget {
+                    flow: F::ID.to_owned(),
+                    from: name.to_string(),
+                    to: step.to_string(),
+                    known: self.steps.names(),
+                })?;
+                self.count_edge(to)?;
+                self.leave().await?;
+                let target = self.steps.at(to).info().name.clone();
+                self.scope
+                    .events
+                    .emit(|| Event::FlowTransition { from: name.clone(), to: target.clone() });
+                self.wake(to)?;
+                self.visit = VisitState {
+                    number: self.visit.number + 1,
+                    entered: false,
+                    from: Some(name.to_string()),
+                    input,
+                };
+                self.cursor = to;
+                self.scope.step = target;
+                self.scope.visit = self.visit.number;
+                self.scope.ordinal = 0;
+                self.scope.asked = 0;
+                self.scope.asked_fields.clear();
+                if self.core.durability != Durability::Turn {
+                    let now = self.core.clock.now();
+                    self.commit_crossing(now, self.core.session_ttl).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the current step.
+    async fn leave(&mut self) -> Result<(), Failure> {
+        self.call_step(|step, cx| step.exit(cx)).await.map_err(Failure::Step)?;
+        self.flush_effects();
+        let step = self.scope.step.clone();
+        self.scope.events.emit(|| Event::StepExit { step });
+        Ok(())
+    }
+
+    /// Does to the conversation what the step has asked for.
+    fn flush_effects(&mut self) {
+        let step = self.scope.step.clone();
+        for effect in std::mem::take(&mut self.scope.effects) {
+            let step = step.clone();
+            match effect {
+                Effect::Say { text, rendered } => {
+                    self.record_message(Role::Assistant, text.clone());
+                    self.replies.push(text.clone());
+                    self.scope.events.emit(|| Event::Message { step, text, rendered });
+                }
+                Effect::Feedback(text) => {
+                    self.replies.push(text.clone());
+                    self.scope.events.emit(|| Event::Feedback { step, text });
+                }
+                Effect::Note(text) => {
+                    self.scope.notes.push(text.clone());
+                    self.scope.events.emit(|| Event::Note { step, text });
+                }
+                Effect::Ask(question) => {
+                    self.record_message(Role::Assistant, question.text.clone());
+                    self.replies.push(question.text.clone());
+                    let text = question.text.clone();
+                    self.scope.events.emit(|| Event::Message {
+                        step,
+                        text,
+                        rendered: Rendered::Engine,
+                    });
+                    self.scope.events.emit(|| Event::Question(question.clone()));
+                    self.question = Some(question);
+                }
+            }
+        }
+    }
+
+    /// Lets the flow turn the error of a step into a transition.
+    async fn handle_error(&mut self, error: StepError) -> Result<Transition, Error> {
+        // A failed commit is not the step's failure: no transition can be committed either.
+        if matches!(error.downcast_ref::<Error>(), Some(Error::Store(_) | Error::Session(_))) {
+            return Err(self.step_error(error));
+        }
+        self.scope.effects.clear();
+        let flow = self.flow.clone();
+        let mut cx = StepCx::new(&*flow, &mut self.state, &mut self.scope);
+        match flow.on_error(&error, &mut cx).await {
+            Ok(Some(transition)) => {
+                tracing::warn!(step = %self.scope.step, error = %error, "step failed, the flow goes on");
+                Ok(transition)
+            }
+            Ok(None) => Err(self.step_error(error)),
+            Err(error) => Err(TurnError::Hook {
+                flow: F::ID.to_owned(),
+                session: self.scope.session.to_string(),
+                hook: "on_error",
+                error,
+            }
+            .into()),
+        }
+    }
+
+    fn step_error(&self, error: StepError) -> Error {
+        // What the engine itself has found keeps its type.
+        match error.into_source::<Error>() {
+            Ok(error @ (Error::Store(_) | Error::Session(_) | Error::Turn(_))) => error,
+            Ok(other) => self.failed_step(other.into()),
+            Err(error) => self.failed_step(error),
+        }
+    }
+
+    fn failed_step(&self, error: StepError) -> Error {
+        TurnError::Step {
+            flow: F::ID.to_owned(),
+            step: self.scope.step.to_string(),
+            session: self.scope.session.to_string(),
+            error,
+        }
+        .into()
+    }
+
+    /// Loads a step, unless this turn has touched it already.
+    fn wake(&mut self, place: usize) -> Result<(), Error> {
+        if self.live[place].is_some() {
+            return Ok(());
+        }
+        let entry = self.steps.at(place);
+        let step = match self.ledger().doc().steps.get(&*entry.info().name) {
+            Some(fields) => entry.load(fields.clone()).map_err(|misfit| {
+                self.unreadable(&format!("steps.{}", entry.info().name), misfit)
+            })?,
+            None => entry.make(),
+        };
+        self.live[place] = Some(step);
+        Ok(())
+    }
+
+    fn unreadable(&self, part: &str, misfit: crate::step::Misfit) -> Error {
+        let doc = self.ledger().doc();
+        let path = match misfit.path.as_str() {
+            "." => part.to_owned(),
+            path => format!("{part}.{path}"),
+        };
+        SessionError::Unreadable {
+            session: doc.id.to_string(),
+            version: doc.version,
+            path,
+            reason: misfit.reason,
+        }
+        .into()
+    }
+
+    fn record_path(&mut self) {
+        let entry =
+            PathEntry { step: self.scope.step.to_string(), level: 0, at: self.core.clock.now() };
+        self.changes.path.push(entry);
+    }
+
+    /// Counts a crossing of the edge from the current step, and stops at the limit.
+    fn count_edge(&mut self, to: usize) -> Result<(), TurnError> {
+        let limit = self.core.limits.edge_crossings;
+        let from = self.cursor;
+        let edge = self.edges.iter_mut().find(|(a, b, _)| (*a, *b) == (from, to));
+        let count = match edge {
+            Some((_, _, count)) => {
+                *count += 1;
+                *count
+            }
+            None => {
+                self.edges.push((from, to, 1));
+                1
+            }
+        };
+        if count > limit {
+            return Err(TurnError::Oscillation {
+                flow: F::ID.to_owned(),
+                session: self.scope.session.to_string(),
+                from: self.scope.step.to_string(),
+                to: self.steps.at(to).info().name.to_string(),
+                limit,
+            });
+        }
+        Ok(())
+    }
+
+    fn runaway(&self) -> Error {
+        let path = self.ledger().doc().path.iter().chain(&self.changes.path);
+        let names: Vec<&str> = path.map(|entry| entry.step.as_str()).collect();
+        let trail = names[names.len().saturating_sub(TRAIL)..].join(" > ");
+        TurnError::CrossingBudget {
+            flow: F::ID.to_owned(),
+            session: self.scope.session.to_string(),
+            limit: self.core.limits.crossings,
+            trail,
+        }
+        .into()
+    }
+}
+
+impl<F: Flow> Drive for Run<F> {
+    fn current_step(&self) -> &str {
+        &self.scope.step
+    }
+
+    fn run_to_pause(&mut self) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send + '_>> {
+        Box::pin(self.drive())
+    }
+}
+
+/// Why a transition was not made.
+enum Failure {
+    /// The step's exit hook failed; the flow may handle it.
+    Step(StepError),
+    /// The turn cannot go on.
+    Turn(Error),
+}
+
+impl Failure {
+    fn into_error<F: Flow>(self, run: &Run<F>) -> Error {
+        match self {
+            Self::Step(error) => run.step_error(error),
+            Self::Turn(error) => error,
+        }
+    }
+}
+
+impl<E: Into<Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Turn(error.into())
+    }
+}

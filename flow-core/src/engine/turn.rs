@@ -1,0 +1,595 @@
+//! One turn from open to close.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use super::build::{FlowSlot, check_steps};
+use super::handle::catch_panic;
+use super::run::Run;
+use super::{Core, Durability, TurnOutcome, TurnRequest};
+use crate::error::{Error, IdError, SessionError, StepError, StoreError, TurnError};
+use crate::event::Event;
+use crate::flow::{Flow, InitCx, Restore, Steps, digest};
+use crate::id::{MAX_ID_BYTES, SessionId};
+use crate::ledger::Ledger;
+use crate::message::Role;
+use crate::outcome::Outcome;
+use crate::session::{
+    ArchiveMark, Delta, ErrorRecord, FORMAT, FlowRef, Lease, RawDoc, SessionDoc, Status, Visit,
+    Waiting,
+};
+use crate::step::{EventSink, Scope};
+use crate::store::{Grant, OpenRequest, SessionStore};
+use crate::time::Timestamp;
+
+/// Runs a turn, tells its events, and gives the session back whatever happens.
+pub(super) async fn run<F: Flow>(
+    slot: Arc<FlowSlot<F>>,
+    core: Arc<Core>,
+    request: TurnRequest,
+    events: EventSink,
+    cancel: CancellationToken,
+) -> Result<TurnOutcome, Error> {
+    let turn: Arc<str> = match &request.turn_id {
+        Some(id) => id.as_str().into(),
+        None => uuid::Uuid::now_v7().to_string().into(),
+    };
+    let span = tracing::info_span!("turn", flow = F::ID, session = %request.session, turn = %turn);
+    async {
+        let result = take_turn(slot, &core, request, turn, &events, &cancel).await;
+        match &result {
+            Ok(outcome) => {
+                tracing::debug!(step = %outcome.step, revision = outcome.revision, "turn over");
+                events.emit(|| Event::TurnEnd { outcome: outcome.outcome.clone() });
+            }
+            Err(error) => {
+                tracing::warn!(code = error.code(), error = %error, "turn failed");
+                let record = ErrorRecord::from(error);
+                events.emit(|| Event::Error {
+                    code: record.code.clone(),
+                    message: record.message.clone(),
+                    retryable: record.retryable,
+                });
+                events.emit(|| Event::TurnEnd { outcome: Outcome::Failed { error: record } });
+            }
+        }
+        result
+    }
+    .instrument(span)
+    .await
+}
+
+fn cancelled(session: &SessionId) -> Error {
+    TurnError::Cancelled { session: session.to_string() }.into()
+}
+
+async fn take_turn<F: Flow>(
+    slot: Arc<FlowSlot<F>>,
+    core: &Arc<Core>,
+    request: TurnRequest,
+    turn: Arc<str>,
+    events: &EventSink,
+    cancel: &CancellationToken,
+) -> Result<TurnOutcome, Error> {
+    check_request(core, &request)?;
+    let session = request.session.clone();
+    let _place = tokio::select! {
+        biased;
+        () = cancel.cancelled() => return Err(cancelled(&session)),
+        place = core.queue.enter(&session) => place,
+    };
+
+    let mut flow = slot.flow.clone();
+    let mut context = request.context.clone();
+    let mut init = InitCx {
+        session: &session,
+        turn: &turn,
+        message: request.message.as_deref(),
+        context: &mut context,
+    };
+    let hook = |hook, error| {
+        Error::from(TurnError::Hook {
+            flow: F::ID.to_owned(),
+            session: session.to_string(),
+            hook,
+            error,
+        })
+    };
+    let initialised = tokio::select! {
+        biased;
+        () = cancel.cancelled() => return Err(cancelled(&session)),
+        result = catch_panic(flow.init(&mut init)) => result,
+    };
+    initialised
+        .map_err(|message| panicked::<F>(&session, message))?
+        .map_err(|error| hook("init", error))?;
+    let steps = flow.define_steps(slot.declared.clone());
+    let (steps, digest) = if steps.is_same(&slot.declared) || steps.is_same(&slot.checked) {
+        (slot.checked.clone(), slot.digest.clone())
+    } else {
+        check_steps(&flow, &steps)?;
+        let digest = digest(&steps).into();
+        (steps, digest)
+    };
+
+    let open = OpenRequest {
+        id: &session,
+        flow: F::ID,
+        version: F::VERSION,
+        holder: &core.holder,
+        ttl: core.lease,
+    };
+    let span = tracing::debug_span!("open", session = %session);
+    let opened = core.store.open(&open).instrument(span).await?;
+    let held = Held::new(core, &session, opened.grant.clone());
+    events.emit(|| Event::TurnStart { session: session.as_str().into(), turn: turn.clone() });
+
+    if let Some(id) = &request.turn_id
+        && let Some(doc) = &opened.doc
+        && let Some(record) = doc.turns.iter().find(|record| record.id == *id)
+    {
+        let outcome = TurnOutcome {
+            session: session.clone(),
+            turn: record.id.clone(),
+            revision: record.revision,
+            step: doc.current_step.clone(),
+            replies: record.replies.clone(),
+            outcome: record.outcome.clone(),
+            repeated: true,
+        };
+        held.give_back().await?;
+        return Ok(outcome);
+    }
+
+    let prepared = Prepared { slot, flow, steps, digest, context, turn, request };
+    let work = catch_panic(work(core, prepared, opened.doc, &opened.grant, events));
+    let result = tokio::select! {
+        biased;
+        () = cancel.cancelled() => Err(cancelled(&session)),
+        () = held.lost() => Err(lost(core, &session, &opened.grant).await),
+        result = work => result.unwrap_or_else(|message| Err(panicked::<F>(&session, message))),
+    };
+    match result {
+        Ok(outcome) => {
+            held.forget();
+            Ok(outcome)
+        }
+        Err(error) => {
+            held.record(&error).await;
+            Err(error)
+        }
+    }
+}
+
+fn panicked<F: Flow>(session: &SessionId, message: String) -> Error {
+    TurnError::Panicked { flow: F::ID.to_owned(), session: session.to_string(), message }.into()
+}
+
+async fn lost(core: &Core, session: &SessionId, grant: &Grant) -> Error {
+    let current = core.store.load(session).await.ok().flatten().map_or(0, |doc| doc.lease.token);
+    StoreError::LeaseLost { session: session.clone(), token: grant.token, current }.into()
+}
+
+fn check_request(core: &Core, request: &TurnRequest) -> Result<(), Error> {
+    let size = request.message.as_ref().map_or(0, String::len);
+    let limit = core.limits.message_bytes;
+    if size > limit {
+        return Err(TurnError::MessageTooLarge { size, limit }.into());
+    }
+    if let Some(id) = &request.turn_id
+        && (id.is_empty() || id.len() > MAX_ID_BYTES)
+    {
+        let shown: String = id.chars().take(64).collect();
+        let reason = "it must have 1 to 128 bytes";
+        return Err(IdError { kind: "turn id", shown: format!("{shown:?}"), reason }.into());
+    }
+    Ok(())
+}
+
+/// A turn for which nothing has been read yet.
+struct Prepared<F: Flow> {
+    slot: Arc<FlowSlot<F>>,
+    flow: F,
+    steps: Steps<F>,
+    digest: Arc<str>,
+    context: Map<String, Value>,
+    turn: Arc<str>,
+    request: TurnRequest,
+}
+
+/// The turn from the opened document to the last commit.
+async fn work<F: Flow>(
+    core: &Arc<Core>,
+    prepared: Prepared<F>,
+    doc: Option<SessionDoc>,
+    grant: &Grant,
+    events: &EventSink,
+) -> Result<TurnOutcome, Error> {
+    let Prepared { slot, flow, steps, digest, context, turn, request } = prepared;
+    let session = request.session.clone();
+    let now = core.clock.now();
+    let start = match flow.initial_step() {
+        Some(name) => steps.position(&name).ok_or_else(|| TurnError::UnknownTarget {
+            flow: F::ID.to_owned(),
+            from: "initial_step".to_owned(),
+            to: name.to_string(),
+            known: steps.names(),
+        })?,
+        None => 0,
+    };
+    let begin =
+        |revision| new_doc::<F>(&request, &digest, &steps.at(start).info().name, revision, now);
+
+    let mut created = doc.is_none();
+    let mut ledger = match doc {
+        None => Ledger::new(core.store.clone(), grant.clone(), begin(0)),
+        Some(doc) => {
+            let version = doc.version;
+            let stored = migrate::<F>(&slot, &steps, &doc)?;
+            let mut ledger = Ledger::new(core.store.clone(), grant.clone(), doc);
+            if let Some(migrated) = stored {
+                ledger.replace(migrated);
+                // `updated_at` stays, so that the hook sees how long the session was idle.
+                ledger.commit(Delta::default(), &[], false).await?;
+                let to = ledger.doc().version;
+                events.emit(|| Event::SessionMigrated { from: version, to });
+            }
+            let kept =
+                flow.on_restore_session_doc(ledger.doc().clone()).await.map_err(|error| {
+                    TurnError::Hook {
+                        flow: F::ID.to_owned(),
+                        session: session.to_string(),
+                        hook: "on_restore_session_doc",
+                        error,
+                    }
+                })?;
+            match kept {
+                Restore::Keep(doc) => keep(&mut ledger, *doc),
+                Restore::Fresh { reason } => {
+                    created = true;
+                    let kept_as = supersede(&mut ledger, begin, now);
+                    events.emit(|| Event::SessionSuperseded { reason, kept_as });
+                }
+            }
+            ledger
+        }
+    };
+    if core.durability == Durability::Effect {
+        ledger.record_effects();
+    }
+    if let Some(reason) = &ledger.doc().ended {
+        let reason = reason.clone();
+        return Err(SessionError::Ended { session: session.to_string(), reason }.into());
+    }
+    let tools = flow.define_tools(F::tools());
+    drop(tools);
+
+    let doc = ledger.doc();
+    let cursor = find_step(&steps, doc)?;
+    let name = steps.at(cursor).info().name.clone();
+    if created {
+        events.emit(|| Event::SessionCreated { flow: F::ID.into(), version: F::VERSION });
+        events.emit(|| Event::FlowEnter { flow: F::ID.into() });
+    } else {
+        let revision = doc.revision;
+        events.emit(|| Event::SessionRestored { step: name.clone(), revision });
+    }
+
+    let mut merged = doc.context.clone();
+    merged.extend(context);
+    let asked_fields = match &doc.waiting {
+        Some(Waiting::Message { question: Some(question) }) => question.fields.clone(),
+        _ => Vec::new(),
+    };
+    let scope = Scope {
+        session,
+        turn,
+        step: name,
+        visit: doc.visit.number,
+        ordinal: 0,
+        message: request.message.clone(),
+        last_message: request.message.clone(),
+        asked_fields,
+        asked: doc.visit.asked,
+        effects: Vec::new(),
+        notes: Vec::new(),
+        context: merged,
+        events: events.clone(),
+        now,
+        ledger: Some(ledger),
+    };
+    let mut run = Run::new(core.clone(), flow, steps, digest, cursor, scope, created)?;
+    if let Some(message) = request.message {
+        run.record_message(Role::User, message);
+    }
+    if let Some(reason) = run.escalation() {
+        return run.park(reason, request.turn_id).await;
+    }
+    let flow = run.flow().clone();
+    flow.run(&mut run).await.map_err(|error| match error.into_source::<Error>() {
+        Ok(error) => error,
+        Err(error) => hook_error::<F>(&run, "run", error),
+    })?;
+    run.close(request.turn_id).await
+}
+
+fn hook_error<F: Flow>(run: &Run<F>, hook: &'static str, error: StepError) -> Error {
+    TurnError::Hook { flow: F::ID.to_owned(), session: run.session().to_string(), hook, error }
+        .into()
+}
+
+/// Brings a document to the flow's version and to the present names of its steps.
+/// Returns nothing when it is there already.
+pub(super) fn migrate<F: Flow>(
+    slot: &FlowSlot<F>,
+    steps: &Steps<F>,
+    doc: &SessionDoc,
+) -> Result<Option<SessionDoc>, SessionError> {
+    let migrated = slot.migrations.migrate(doc, F::ID, F::VERSION)?;
+    let current = migrated.as_ref().unwrap_or(doc);
+    let aliased = steps.iter().flat_map(|entry| {
+        entry.info().aliases.iter().map(|alias| (*alias, entry.info().name.clone()))
+    });
+    let used: Vec<_> = aliased
+        .filter(|(alias, _)| current.current_step == *alias || current.steps.contains_key(*alias))
+        .collect();
+    if used.is_empty() {
+        return Ok(migrated);
+    }
+    let failed = |reason: String| SessionError::Migration {
+        session: current.id.to_string(),
+        from: current.version,
+        to: current.version,
+        reason,
+    };
+    let value = serde_json::to_value(current).map_err(|error| failed(error.to_string()))?;
+    let mut raw = RawDoc::new(value);
+    for (alias, name) in used {
+        raw.rename_step(alias, &name).map_err(|error| failed(error.to_string()))?;
+    }
+    SessionDoc::read(raw.into_value()).map(Some).map_err(|error| failed(error.to_string()))
+}
+
+/// The place of the step at which a document stands.
+pub(super) fn find_step<F: Flow>(
+    steps: &Steps<F>,
+    doc: &SessionDoc,
+) -> Result<usize, SessionError> {
+    steps.position(&doc.current_step).ok_or_else(|| SessionError::UnknownStep {
+        session: doc.id.to_string(),
+        flow: F::ID.to_owned(),
+        version: doc.version,
+        step: doc.current_step.clone(),
+        known: steps.names(),
+    })
+}
+
+/// Takes over what the hook may change, and nothing else.
+fn keep(ledger: &mut Ledger, kept: SessionDoc) {
+    let stored = ledger.doc();
+    let doc = SessionDoc {
+        id: stored.id.clone(),
+        flow: stored.flow.clone(),
+        format: stored.format,
+        version: stored.version,
+        revision: stored.revision,
+        archive: stored.archive.clone(),
+        next_message: stored.next_message,
+        superseded: stored.superseded,
+        lease: stored.lease.clone(),
+        created_at: stored.created_at,
+        ..kept
+    };
+    if doc != *stored {
+        ledger.replace(doc);
+    }
+}
+
+/// Puts the stored document aside and begins a new one in its place. Returns where the old
+/// one is kept.
+fn supersede(ledger: &mut Ledger, begin: impl FnOnce(u64) -> SessionDoc, now: Timestamp) -> String {
+    let old = ledger.doc().clone();
+    let count = old.superseded + 1;
+    let new = SessionDoc {
+        superseded: count,
+        next_message: old.next_message,
+        archive: ArchiveMark { from: old.archive.next, next: old.archive.next },
+        lease: old.lease.clone(),
+        ..begin(old.revision)
+    };
+    let closed = SessionDoc {
+        id: old.id.superseded(count),
+        status: Status::Superseded,
+        updated_at: now,
+        lease: Lease::default(),
+        ..old
+    };
+    let kept_as = closed.id.to_string();
+    ledger.supersede(closed, new);
+    kept_as
+}
+
+fn new_doc<F: Flow>(
+    request: &TurnRequest,
+    digest: &str,
+    start: &str,
+    revision: u64,
+    now: Timestamp,
+) -> SessionDoc {
+    SessionDoc {
+        id: request.session.clone(),
+        flow: FlowRef { id: F::ID.to_owned(), digest: digest.to_owned() },
+        format: FORMAT,
+        version: F::VERSION,
+        revision,
+        status: Status::Running,
+        current_step: start.to_owned(),
+        visit: Visit { number: 1, ..Visit::default() },
+        state: Value::Null,
+        steps: BTreeMap::new(),
+        memory: BTreeMap::new(),
+        context: Map::new(),
+        path: Vec::new(),
+        turns: Vec::new(),
+        edges: Vec::new(),
+        effects: BTreeMap::new(),
+        waiting: None,
+        ended: None,
+        error: None,
+        next_message: 0,
+        archive: ArchiveMark::default(),
+        superseded: 0,
+        owner: request.owner.clone(),
+        labels: request.labels.clone(),
+        lease: Lease::default(),
+        created_at: now,
+        updated_at: now,
+        expires_at: None,
+    }
+}
+
+/// A lease while a turn runs: it is renewed in the background, and given back even when the
+/// turn is dropped in the middle.
+struct Held {
+    store: Arc<dyn SessionStore>,
+    session: SessionId,
+    grant: Option<Grant>,
+    now: Timestamp,
+    lost: CancellationToken,
+    renewal: JoinHandle<()>,
+}
+
+impl Held {
+    fn new(core: &Core, session: &SessionId, grant: Grant) -> Self {
+        let lost = CancellationToken::new();
+        let renewal =
+            renew(core.store.clone(), session.clone(), grant.clone(), core.lease, lost.clone());
+        Self {
+            store: core.store.clone(),
+            session: session.clone(),
+            grant: Some(grant),
+            now: core.clock.now(),
+            lost,
+            renewal: tokio::spawn(renewal),
+        }
+    }
+
+    async fn lost(&self) {
+        self.lost.cancelled().await;
+    }
+
+    /// The last commit has given the lease back.
+    fn forget(mut self) {
+        self.grant = None;
+    }
+
+    /// Gives the lease back without a change.
+    async fn give_back(mut self) -> Result<(), Error> {
+        if let Some(grant) = self.grant.take() {
+            self.store.release(&self.session, &grant).await?;
+        }
+        Ok(())
+    }
+
+    /// Records an error in the document as it was last committed, and gives the lease back.
+    async fn record(mut self, error: &Error) {
+        if let Some(grant) = self.grant.take() {
+            record_failure(&*self.store, &self.session, grant, error, self.now).await;
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.renewal.abort();
+        if let Some(grant) = self.grant.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let store = self.store.clone();
+            let session = self.session.clone();
+            let now = self.now;
+            runtime.spawn(async move {
+                record_failure(&*store, &session, grant, &cancelled(&session), now).await;
+            });
+        }
+    }
+}
+
+/// Renews a lease after each third of its time, until it is lost.
+async fn renew(
+    store: Arc<dyn SessionStore>,
+    session: SessionId,
+    grant: Grant,
+    lease: Duration,
+    lost: CancellationToken,
+) {
+    loop {
+        tokio::time::sleep(lease / 3).await;
+        match store.renew(&session, &grant, lease).await {
+            Ok(_) => {}
+            Err(error @ (StoreError::LeaseLost { .. } | StoreError::NotFound { .. })) => {
+                tracing::warn!(session = %session, error = %error, "lease lost");
+                lost.cancel();
+                return;
+            }
+            // The store may come back before the lease is over; if not, the next commit fails.
+            Err(error) => tracing::warn!(session = %session, error = %error, "lease not renewed"),
+        }
+    }
+}
+
+/// Leaves the document at its last commit, with the error recorded and the lease given back.
+async fn record_failure(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    grant: Grant,
+    error: &Error,
+    now: Timestamp,
+) {
+    // Documents that cannot be used as they are stay as they are. When the store is gone or
+    // the lease is lost, the lease runs out by itself.
+    let untouched = match error {
+        Error::Store(_) | Error::Build(_) => true,
+        Error::Session(error) => !matches!(
+            error,
+            SessionError::TooLarge { .. }
+                | SessionError::TooDeep { .. }
+                | SessionError::Unwritable { .. }
+        ),
+        _ => false,
+    };
+    let stored = if untouched { None } else { store.load(session).await.ok().flatten() };
+    let recorded = match stored {
+        Some(mut doc) if doc.lease.token == grant.token => {
+            let delta = Delta {
+                status: Some(Status::Failed),
+                error: Some(Some(ErrorRecord::from(error))),
+                updated_at: Some(now),
+                ..Delta::default()
+            };
+            delta.apply(&mut doc);
+            let base = doc.revision;
+            doc.revision += 1;
+            let commit = crate::store::Commit {
+                grant: &grant,
+                base,
+                doc: &doc,
+                delta: &delta,
+                archive: &[],
+                supersede: None,
+                release: true,
+            };
+            store.commit(&commit).await.is_ok()
+        }
+        _ => false,
+    };
+    if !recorded {
+        let _ = store.release(session, &grant).await;
+    }
+}

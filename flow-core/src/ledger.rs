@@ -1,0 +1,219 @@
+//! The document of a turn as it was last committed, and the only way to change it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+use tracing::Instrument as _;
+
+use crate::error::{Error, SessionError};
+use crate::json::{self, MAX_DEPTH};
+use crate::session::{ArchiveEntry, Delta, EffectRecord, SessionDoc};
+use crate::store::{Commit, Grant, SessionStore};
+use crate::time::Timestamp;
+
+/// How many of the biggest parts an error names.
+const NAMED_PARTS: usize = 4;
+
+/// What a document has beside its sized parts: ids, dates, cursor, lease.
+const FRAME_BYTES: u64 = 1024;
+
+pub(crate) struct Ledger {
+    store: Arc<dyn SessionStore>,
+    grant: Grant,
+    doc: SessionDoc,
+    /// The size of each part, once a commit has needed them.
+    sizes: Option<BTreeMap<String, u64>>,
+    /// The next commit writes the whole document.
+    replace: bool,
+    /// The document that the next commit puts aside.
+    supersede: Option<SessionDoc>,
+    /// Whether tool calls are recorded before they are made.
+    record_effects: bool,
+}
+
+impl Ledger {
+    pub(crate) fn new(store: Arc<dyn SessionStore>, grant: Grant, doc: SessionDoc) -> Self {
+        let replace = doc.revision == 0;
+        Self { store, grant, doc, sizes: None, replace, supersede: None, record_effects: false }
+    }
+
+    pub(crate) fn doc(&self) -> &SessionDoc {
+        &self.doc
+    }
+
+    pub(crate) fn record_effects(&mut self) {
+        self.record_effects = true;
+    }
+
+    /// The next commit writes this document in place of the stored one.
+    pub(crate) fn replace(&mut self, doc: SessionDoc) {
+        self.doc = doc;
+        self.replace = true;
+        self.sizes = None;
+    }
+
+    /// The next commit keeps the stored document aside and puts this one in its place.
+    pub(crate) fn supersede(&mut self, old: SessionDoc, new: SessionDoc) {
+        self.supersede = Some(old);
+        self.replace(new);
+    }
+
+    /// Makes a change: in the store, and in the document at hand.
+    ///
+    /// When it fails nothing was written, and the ledger is not to be used any more, except
+    /// after an error about the document itself, which is found before anything is done.
+    pub(crate) async fn commit(
+        &mut self,
+        mut delta: Delta,
+        archive: &[ArchiveEntry],
+        release: bool,
+    ) -> Result<(), Error> {
+        self.check(&delta)?;
+        delta.replace |= self.replace;
+        delta.apply(&mut self.doc);
+        let base = self.doc.revision;
+        self.doc.revision += 1;
+        let commit = Commit {
+            grant: &self.grant,
+            base,
+            doc: &self.doc,
+            delta: &delta,
+            archive,
+            supersede: self.supersede.as_ref(),
+            release,
+        };
+        let span =
+            tracing::debug_span!("commit", session = %self.doc.id, revision = self.doc.revision);
+        self.store.commit(&commit).instrument(span).await?;
+        self.replace = false;
+        self.supersede = None;
+        Ok(())
+    }
+
+    /// Records that a tool call begins, when the durability asks for it. Returns whether it
+    /// was begun before.
+    pub(crate) async fn begin_effect(
+        &mut self,
+        key: &str,
+        tool: &str,
+        now: Timestamp,
+    ) -> Result<bool, Error> {
+        if self.doc.effects.contains_key(key) {
+            return Ok(true);
+        }
+        if self.record_effects {
+            let mut effects = self.doc.effects.clone();
+            effects.insert(key.to_owned(), EffectRecord { tool: tool.to_owned(), at: now });
+            let delta = Delta { effects: Some(effects), updated_at: Some(now), ..Delta::default() };
+            self.commit(delta, &[], false).await?;
+        }
+        Ok(false)
+    }
+
+    /// Checks that the document will not be too deep or too large.
+    fn check(&mut self, delta: &Delta) -> Result<(), Error> {
+        let replaced = self.replace.then_some(&self.doc);
+        let state = delta.state.iter().chain(replaced.map(|doc| &doc.state));
+        let state = state.map(|value| ("state".to_owned(), value));
+        let steps = delta.steps.iter().chain(replaced.into_iter().flat_map(|doc| &doc.steps));
+        let steps = steps.map(|(name, value)| (format!("steps.{name}"), value));
+        let input = delta.visit.iter().filter_map(|visit| visit.input.as_ref());
+        let input = input.map(|value| ("visit.input".to_owned(), value));
+        for (path, value) in state.chain(steps).chain(input) {
+            if json::is_deeper_than(value, MAX_DEPTH) {
+                let session = self.doc.id.to_string();
+                return Err(SessionError::TooDeep { session, path, limit: MAX_DEPTH }.into());
+            }
+        }
+        let store = &*self.store;
+        let doc = &self.doc;
+        let sizes = self.sizes.get_or_insert_with(|| measure(store, doc));
+        let mut changed: Vec<(String, u64)> = Vec::new();
+        if let Some(state) = &delta.state {
+            changed.push(("state".into(), store.encoded_len(state)));
+        }
+        for (name, value) in &delta.steps {
+            changed.push((format!("steps.{name}"), store.encoded_len(value)));
+        }
+        for (namespace, appended) in &delta.memory {
+            let part = format!("memory.{namespace}");
+            let before = sizes.get(&part).copied().unwrap_or(0);
+            let pushed: u64 = appended.push.iter().map(|m| size_of(store, m)).sum();
+            let messages = doc.memory.get(namespace).map_or(&[][..], |memory| &memory.messages);
+            let total = messages.len() + appended.push.len();
+            let dropped = total.saturating_sub(appended.keep).min(messages.len());
+            let freed: u64 = messages[..dropped].iter().map(|m| size_of(store, m)).sum();
+            changed.push((part, (before + pushed).saturating_sub(freed)));
+        }
+        if !delta.turns.push.is_empty() {
+            let before = sizes.get("turns").copied().unwrap_or(0);
+            let pushed: u64 = delta.turns.push.iter().map(|turn| size_of(store, turn)).sum();
+            let dropped =
+                (doc.turns.len() + delta.turns.push.len()).saturating_sub(delta.turns.keep);
+            let freed: u64 = doc.turns.iter().take(dropped).map(|turn| size_of(store, turn)).sum();
+            changed.push(("turns".into(), (before + pushed).saturating_sub(freed)));
+        }
+        if let Some(context) = &delta.context {
+            changed.push(("context".into(), size_of(store, context)));
+        }
+        if let Some(visit) = &delta.visit {
+            changed.push(("visit".into(), size_of(store, visit)));
+        }
+        let grown: BTreeMap<&str, u64> =
+            changed.iter().map(|(part, size)| (part.as_str(), *size)).collect();
+        let mut parts: Vec<(&str, u64)> = sizes
+            .iter()
+            .filter(|(part, _)| !grown.contains_key(part.as_str()))
+            .map(|(part, size)| (part.as_str(), *size))
+            .chain(grown.iter().map(|(part, size)| (*part, *size)))
+            .collect();
+        let size = FRAME_BYTES + parts.iter().map(|(_, size)| size).sum::<u64>();
+        let limit = store.limits().document_bytes;
+        if size > limit {
+            parts.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+            let named: Vec<String> = parts
+                .iter()
+                .take(NAMED_PARTS)
+                .map(|(part, size)| format!("`{part}` with {size} bytes"))
+                .collect();
+            return Err(SessionError::TooLarge {
+                session: doc.id.to_string(),
+                size,
+                limit,
+                parts: named.join(", "),
+            }
+            .into());
+        }
+        sizes.extend(changed);
+        Ok(())
+    }
+}
+
+fn size_of(store: &dyn SessionStore, value: &impl Serialize) -> u64 {
+    serde_json::to_value(value).map_or(0, |value: Value| store.encoded_len(&value))
+}
+
+/// The sizes of the parts of a document that can grow.
+fn measure(store: &dyn SessionStore, doc: &SessionDoc) -> BTreeMap<String, u64> {
+    let mut sizes = BTreeMap::new();
+    sizes.insert("state".to_owned(), store.encoded_len(&doc.state));
+    for (name, fields) in &doc.steps {
+        sizes.insert(format!("steps.{name}"), store.encoded_len(fields));
+    }
+    for (namespace, memory) in &doc.memory {
+        let size = memory.messages.iter().map(|message| size_of(store, message)).sum();
+        sizes.insert(format!("memory.{namespace}"), size);
+    }
+    for (part, size) in [
+        ("context", size_of(store, &doc.context)),
+        ("visit", size_of(store, &doc.visit)),
+        ("turns", size_of(store, &doc.turns)),
+        ("path", size_of(store, &doc.path)),
+        ("labels", size_of(store, &doc.labels)),
+    ] {
+        sizes.insert(part.to_owned(), size);
+    }
+    sizes
+}

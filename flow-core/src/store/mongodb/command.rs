@@ -1,0 +1,274 @@
+//! The filters and updates that the store sends.
+//!
+//! Text of a caller is only ever a value (in a pipeline inside `$literal`) or a key that
+//! [`codec::key`] has escaped, never an operator or a field path.
+
+use std::time::Duration;
+
+use mongodb::bson::{Bson, DateTime, Document, doc};
+
+use super::codec;
+use crate::id::SessionId;
+use crate::session::{Appended, Delta, FORMAT, Lease};
+use crate::store::{Commit, Grant, ListQuery, OpenRequest};
+
+/// Longer leases are cut to this, so that their end stays a date.
+const LONGEST_LEASE: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// Marks a session that was opened and never committed.
+pub(super) const UNCOMMITTED: &str = "uncommitted";
+
+/// Keeps a filter to committed documents.
+pub(super) fn committed(mut filter: Document) -> Document {
+    filter.insert(UNCOMMITTED, Bson::Null);
+    filter
+}
+
+/// Keeps a filter to sessions that were never committed.
+pub(super) fn uncommitted(mut filter: Document) -> Document {
+    filter.insert(UNCOMMITTED, true);
+    filter
+}
+
+/// The time at which a lease of `ttl` that begins now ends, by the server's clock.
+fn lease_end(ttl: Duration) -> Document {
+    let millis = i64::try_from(ttl.min(LONGEST_LEASE).as_millis()).unwrap_or(i64::MAX);
+    doc! { "$dateAdd": { "startDate": "$$NOW", "unit": "millisecond", "amount": millis } }
+}
+
+/// Takes the lease if it is free and the session one that the caller may have, and changes
+/// nothing otherwise. `mark` is then the lease's own, by which the caller knows that it won.
+///
+/// The condition is part of the update since a filter of an upsert cannot hold `$expr`,
+/// and only `$expr` can compare with the server's clock.
+pub(super) fn acquire(request: &OpenRequest<'_>, mark: &str) -> Vec<Document> {
+    let literal = |text: &str| doc! { "$literal": text };
+    // Only a document that this very upsert makes has no flow.
+    let new = doc! { "$eq": [{ "$type": "$flow" }, "missing"] };
+    let uncommitted = doc! { "$eq": ["$uncommitted", true] };
+    let ours = doc! { "$and": [
+        { "$eq": ["$flow.id", literal(request.flow)] },
+        { "$lte": ["$version", i64::from(request.version)] },
+        { "$lte": ["$format", i64::from(FORMAT)] },
+    ] };
+    let free = doc! { "$lte": [{ "$ifNull": ["$lease.until", "$$NOW"] }, "$$NOW"] };
+    let next_token = doc! { "$add": [{ "$ifNull": ["$lease.token", 0_i64] }, 1_i64] };
+    let lease = doc! {
+        "holder": literal(request.holder),
+        // Not below the time in milliseconds, so that tokens go on growing when a session
+        // is made again after it was deleted, and fence off workers of the former one.
+        "token": { "$max": [next_token, { "$toLong": "$$NOW" }] },
+        "until": lease_end(request.ttl),
+        "mark": mark,
+    };
+    let taken = doc! { "$cond": [{ "$and": [free, { "$or": [&new, &uncommitted, ours] }] }, lease, "$lease"] };
+    let placeholder = doc! { "$and": [{ "$eq": ["$lease.mark", mark] }, &uncommitted] };
+    let or_kept = |value: Bson, field: &str| doc! { "$cond": [&placeholder, value, field] };
+    vec![
+        doc! { "$set": {
+            "lease": taken,
+            "uncommitted": { "$cond": [new, true, "$uncommitted"] },
+        } },
+        doc! { "$set": {
+            "flow": or_kept(doc! { "id": literal(request.flow) }.into(), "$flow"),
+            "version": or_kept(i64::from(request.version).into(), "$version"),
+            "format": or_kept(i64::from(FORMAT).into(), "$format"),
+            "revision": { "$ifNull": ["$revision", 0_i64] },
+        } },
+    ]
+}
+
+/// Prolongs the lease from now.
+pub(super) fn renew(ttl: Duration) -> Vec<Document> {
+    vec![doc! { "$set": { "lease.until": lease_end(ttl) } }]
+}
+
+/// A session whose lease is the given one.
+pub(super) fn held(id: &SessionId, grant: &Grant) -> Document {
+    doc! {
+        "_id": id.as_str(),
+        "lease.token": codec::token(grant.token),
+        "lease.holder": &grant.holder,
+    }
+}
+
+/// A free lease that keeps its token.
+pub(super) fn free_lease(token: u64) -> Document {
+    codec::lease(&Lease { holder: None, token, until: None })
+}
+
+/// Sessions whose lease has ended without being given back. The first condition is what
+/// the index is used for.
+pub(super) fn abandoned() -> Document {
+    doc! {
+        "lease.until": { "$gt": DateTime::from_millis(0) },
+        "$expr": { "$lte": ["$lease.until", "$$NOW"] },
+    }
+}
+
+/// Frees a lease; a session that was at work then waits.
+pub(super) fn free(token: i64) -> Vec<Document> {
+    vec![doc! { "$set": {
+        "lease": { "$literal": { "holder": Bson::Null, "token": token, "until": Bson::Null } },
+        "status": { "$cond": [{ "$eq": ["$status", "running"] }, "waiting", "$status"] },
+    } }]
+}
+
+/// The documents that a session has superseded: `id~0`, `id~1`, ... A `:` sorts right
+/// after the digits.
+pub(super) fn superseded(id: &SessionId) -> Document {
+    doc! { "_id": { "$gte": format!("{id}~"), "$lt": format!("{id}~:") } }
+}
+
+/// The filter of a list.
+pub(super) fn listed(query: &ListQuery) -> Document {
+    let mut filter = Document::new();
+    if let Some(after) = &query.after {
+        filter.insert("_id", doc! { "$gt": after.as_str() });
+    }
+    if let Some(flow) = &query.flow {
+        filter.insert("flow.id", flow);
+    }
+    if let Some(status) = query.status {
+        filter.insert("status", status.as_str());
+    }
+    if let Some(owner) = &query.owner {
+        filter.insert("owner", owner);
+    }
+    if let Some(version) = query.below_version {
+        filter.insert("version", doc! { "$lt": i64::from(version) });
+    }
+    committed(filter)
+}
+
+/// What a commit sends.
+pub(super) enum Change {
+    /// The parts that change.
+    Parts(Document),
+    /// The whole document; the lease that is stored stays.
+    Whole(Vec<Document>),
+}
+
+/// The change that a commit makes.
+pub(super) fn change(commit: &Commit<'_>) -> Result<Change, serde_json::Error> {
+    if commit.delta.replace || commit.base == 0 {
+        let mut whole = codec::document(commit.doc, Bson::Null)?;
+        whole.remove("lease");
+        let lease: Bson = if commit.release {
+            doc! { "$literal": free_lease(commit.grant.token) }.into()
+        } else {
+            "$lease".into()
+        };
+        let merged = doc! { "$mergeObjects": [{ "$literal": whole }, { "lease": lease }] };
+        return Ok(Change::Whole(vec![doc! { "$replaceWith": merged }]));
+    }
+    let mut update = parts(commit.delta)?;
+    let set = update.entry("$set").or_insert_with(|| Document::new().into());
+    if let Some(set) = set.as_document_mut() {
+        set.insert("revision", codec::token(commit.doc.revision));
+        if commit.release {
+            set.insert("lease", free_lease(commit.grant.token));
+        }
+    }
+    Ok(Change::Parts(update))
+}
+
+fn parts(delta: &Delta) -> Result<Document, serde_json::Error> {
+    // By name, so that a part that is added to `Delta` is not forgotten here.
+    let Delta {
+        replace: _,
+        status,
+        flow,
+        current_step,
+        visit,
+        state,
+        steps,
+        memory,
+        context,
+        path,
+        turns,
+        edges,
+        effects,
+        ended,
+        waiting,
+        error,
+        next_message,
+        archive,
+        updated_at,
+        expires_at,
+    } = delta;
+    let mut set = Document::new();
+    let mut push = Document::new();
+    if let Some(status) = status {
+        set.insert("status", status.as_str());
+    }
+    if let Some(flow) = flow {
+        set.insert("flow", codec::part(flow)?);
+    }
+    if let Some(step) = current_step {
+        set.insert("current_step", step);
+    }
+    if let Some(visit) = visit {
+        set.insert("visit", codec::part(visit)?);
+    }
+    if let Some(state) = state {
+        set.insert("state", codec::part(state)?);
+    }
+    for (step, fields) in steps {
+        set.insert(format!("steps.{}", codec::key(step)), codec::part(fields)?);
+    }
+    for (namespace, appended) in memory {
+        let items = codec::messages(&appended.push)?;
+        push.insert(format!("memory.{}.messages", codec::key(namespace)), each(items, appended));
+    }
+    if let Some(context) = context {
+        set.insert("context", codec::part(context)?);
+    }
+    if !path.is_empty() {
+        push.insert("path", each(codec::path(&path.push)?, path));
+    }
+    if !turns.is_empty() {
+        push.insert("turns", each(codec::turns(&turns.push)?, turns));
+    }
+    if let Some(edges) = edges {
+        set.insert("edges", codec::part(edges)?);
+    }
+    if let Some(effects) = effects {
+        set.insert("effects", codec::effects(effects)?);
+    }
+    if let Some(ended) = ended {
+        set.insert("ended", codec::part(ended)?);
+    }
+    if let Some(waiting) = waiting {
+        set.insert("waiting", codec::part(waiting)?);
+    }
+    if let Some(error) = error {
+        set.insert("error", codec::part(error)?);
+    }
+    if let Some(next) = next_message {
+        set.insert("next_message", codec::part(next)?);
+    }
+    if let Some(archive) = archive {
+        set.insert("archive", codec::part(archive)?);
+    }
+    if let Some(at) = *updated_at {
+        set.insert("updated_at", codec::date(at));
+    }
+    if let Some(at) = *expires_at {
+        set.insert("expires_at", codec::optional_date(at));
+    }
+    let mut update = doc! { "$set": set };
+    if !push.is_empty() {
+        update.insert("$push", push);
+    }
+    Ok(update)
+}
+
+fn each<T>(items: Bson, appended: &Appended<T>) -> Document {
+    let mut each = doc! { "$each": items };
+    // No document holds as many items as an i32 can count.
+    if let Ok(keep) = i32::try_from(appended.keep) {
+        each.insert("$slice", -keep);
+    }
+    each
+}

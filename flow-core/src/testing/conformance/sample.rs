@@ -1,0 +1,243 @@
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::id::SessionId;
+use crate::message::{Message, Role};
+use crate::outcome::Outcome;
+use crate::session::{
+    ArchiveMark, EdgeCount, EffectRecord, ErrorRecord, FORMAT, FlowRef, Lease, MAIN_MEMORY, Memory,
+    PathEntry, Question, SessionDoc, Status, TurnRecord, Visit, Waiting,
+};
+use crate::time::Timestamp;
+
+/// The flow of a [`sample_doc`].
+pub const SAMPLE_FLOW: &str = "conformance";
+
+/// The document version of a [`sample_doc`].
+pub const SAMPLE_VERSION: u32 = 3;
+
+/// A point in time, so many milliseconds after some fixed one.
+pub(super) fn time(millis: i64) -> Timestamp {
+    Timestamp::from_millis(1_767_225_600_000 + millis).expect("the time is within the range")
+}
+
+/// A document at revision 1 in which every field is in use, to test stores with.
+///
+/// ```
+/// use flow_core::id::SessionId;
+/// use flow_core::session::{SessionDoc, Status};
+/// use flow_core::testing::conformance::sample_doc;
+///
+/// let doc = SessionDoc { status: Status::Waiting, ..sample_doc(&SessionId::new("a")?) };
+/// assert_eq!(doc.revision, 1);
+/// # Ok::<(), flow_core::Error>(())
+/// ```
+pub fn sample_doc(id: &SessionId) -> SessionDoc {
+    let question = Question {
+        text: "Card or cash?".into(),
+        fields: vec!["payment".into()],
+        options: vec!["card".into(), "cash".into()],
+    };
+    SessionDoc {
+        id: id.clone(),
+        flow: FlowRef { id: SAMPLE_FLOW.into(), digest: "0".repeat(64) },
+        format: FORMAT,
+        version: SAMPLE_VERSION,
+        revision: 1,
+        status: Status::Running,
+        current_step: "Checkout".into(),
+        visit: Visit {
+            number: 2,
+            entered: true,
+            from: Some("Explore".into()),
+            input: Some(json!({"room": 7})),
+            asked: 1,
+        },
+        state: json!({"room": 7, "guests": null}),
+        steps: BTreeMap::from([
+            ("Explore".into(), json!({"shown": [7, 8]})),
+            ("Größe_1".into(), json!({})),
+        ]),
+        memory: BTreeMap::from([
+            (MAIN_MEMORY.into(), Memory { messages: vec![message(2), message(3)] }),
+            ("explore".into(), Memory { messages: vec![message(1)] }),
+        ]),
+        context: Map::from_iter([("locale".into(), json!("de-CH"))]),
+        path: vec![path_entry(0), path_entry(1)],
+        turns: vec![turn(1)],
+        edges: vec![EdgeCount { from: "Explore".into(), to: "Checkout".into(), count: 1 }],
+        effects: BTreeMap::from([(
+            "a:2:0:charge".into(),
+            EffectRecord { tool: "charge".into(), at: time(1_000) },
+        )]),
+        waiting: Some(Waiting::Message { question: Some(question) }),
+        ended: None,
+        error: Some(ErrorRecord {
+            code: "model-failed".into(),
+            message: "the model did not answer".into(),
+            retryable: true,
+        }),
+        next_message: 4,
+        archive: ArchiveMark::default(),
+        superseded: 0,
+        owner: Some("ada".into()),
+        labels: BTreeMap::from([("channel".into(), "web".into())]),
+        lease: Lease::default(),
+        created_at: time(0),
+        updated_at: time(1_250),
+        expires_at: Some(time(86_400_000 * 36_500)),
+    }
+}
+
+/// The `n`th message of a sample conversation.
+pub(super) fn message(n: u64) -> Message {
+    let role = if n.is_multiple_of(2) { Role::Assistant } else { Role::User };
+    Message::text(n, role, format!("message {n}"), time(n as i64))
+}
+
+/// The `n`th step of a sample path.
+pub(super) fn path_entry(n: u64) -> PathEntry {
+    PathEntry { step: format!("Step{n}"), level: (n % 2) as u32, at: time(n as i64) }
+}
+
+/// The `n`th turn of a sample conversation.
+pub(super) fn turn(n: u64) -> TurnRecord {
+    let outcome = match n % 3 {
+        0 => Outcome::Waiting { question: Some(Question::new("And then?")) },
+        1 => Outcome::Ended { reason: "done".into() },
+        _ => Outcome::HandedOff { to: "support".into() },
+    };
+    let replies = vec![format!("reply {n}"), "ü \u{1F6A2} \0".into()];
+    TurnRecord { id: format!("turn.{n}"), outcome, replies, revision: n, at: time(n as i64) }
+}
+
+/// JSON values that stores have been seen to change: numbers at the ends of their ranges,
+/// keys that are operators or paths somewhere, texts with NUL.
+pub fn odd_values() -> Vec<Value> {
+    let numbers = json!([
+        0,
+        1,
+        -1,
+        i64::MIN,
+        i64::MAX,
+        u64::MAX,
+        9_007_199_254_740_993_u64,
+        u32::MAX,
+        i32::MIN,
+        2_147_483_648_u64,
+        9_223_372_036_854_775_808_u64,
+    ]);
+    let floats = json!([
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.1,
+        0.2,
+        0.3,
+        1e300,
+        -1e-300,
+        5e-324,
+        f64::MAX,
+        f64::MIN_POSITIVE,
+        9_007_199_254_740_992.0,
+        1e16,
+        1e21,
+        123_456_789.123_456_79,
+        1.797_693_134_862_315_5e308,
+        0.304_602_120_171_061_9,
+        64_060_467.350_254_69,
+        2.225_073_858_507_201e-308,
+    ]);
+    let texts = json!([
+        "",
+        "\0",
+        "a\0b",
+        "\u{1}\u{1f}\u{7f}",
+        "\"\\/",
+        "ü",
+        "e\u{301}",
+        "\u{1F469}\u{200D}\u{1F680}",
+        "\u{FFFF}\u{10FFFF}\u{E000}",
+        "\u{2028}\u{FEFF}",
+        "$a.b",
+        "%24",
+        "2026-01-01T00:00:00Z",
+        "null",
+        "1",
+        " x ",
+    ]);
+    let mut keys = Map::new();
+    for key in [
+        "",
+        ".",
+        "a.b",
+        "..",
+        "$",
+        "$set",
+        "$$NOW",
+        "a$",
+        "a.$.b",
+        "a.$[]",
+        "\0",
+        "a\0b",
+        "%",
+        "%2E",
+        "%24",
+        "%00",
+        "%25",
+        "\\u0000",
+        "\\",
+        "~",
+        "~1",
+        "~0",
+        "/",
+        "_id",
+        "id",
+        "0",
+        "-1",
+        "__proto__",
+        "\u{FF0E}",
+        "\u{FF04}",
+        "ü",
+        "u\u{308}",
+        "\u{1F6A2}",
+        " ",
+        "'",
+        "\"",
+        "[0]",
+        "*",
+    ] {
+        keys.insert(key.into(), json!({key: key}));
+    }
+    vec![
+        Value::Null,
+        json!(true),
+        json!({}),
+        json!([]),
+        json!([[], [[]], {}, [{}], null]),
+        json!([[1, [2.0, [3, {"a": [4, {"b": [null, false]}]}]]], "x"]),
+        numbers,
+        floats,
+        texts,
+        Value::Object(keys),
+        json!({"$numberLong": "5"}),
+        json!({"$numberDouble": "NaN"}),
+        json!({"$oid": "507f1f77bcf86cd799439011"}),
+        json!({"$date": {"$numberLong": "0"}}),
+        json!({"$binary": {"base64": "AA==", "subType": "00"}}),
+        json!({"$ref": "x", "$id": 1, "$db": "y"}),
+        json!({"$literal": 1, "$add": [1, 2]}),
+        json!("$state"),
+        json!({"a": "$$ROOT"}),
+        nested(50),
+    ]
+}
+
+/// Objects and arrays in turn, so many levels deep.
+fn nested(levels: usize) -> Value {
+    (0..levels).fold(json!(1.0), |value, level| {
+        if level.is_multiple_of(2) { json!({"n": value}) } else { json!([value]) }
+    })
+}

@@ -1,0 +1,134 @@
+//! Runs a single step, hook or tool in a plain `#[tokio::test]`, without an engine.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+
+use crate::event::Event;
+use crate::flow::FlowMeta;
+use crate::id::SessionId;
+use crate::step::{ActionCx, Effect, EventSink, Scope, StepCx};
+use crate::time::{Clock, Timestamp};
+
+/// A context for steps that run outside of a turn.
+///
+/// ```
+/// # use flow_core::testing::StepHarness;
+/// # use flow_core::flow::{FlowMeta, Steps};
+/// # #[derive(Clone)] struct Hotel;
+/// # impl FlowMeta for Hotel {
+/// #     type State = ();
+/// #     const ID: &'static str = "hotel";
+/// #     const VERSION: u32 = 1;
+/// #     fn steps() -> Steps<Self> { Steps::new() }
+/// # }
+/// let mut harness = StepHarness::new(Hotel).message("two nights");
+/// let mut cx = harness.cx();
+/// cx.say("Noted.");
+/// assert_eq!(cx.last_message(), Some("two nights"));
+/// assert_eq!(harness.said(), ["Noted."]);
+/// ```
+pub struct StepHarness<F: FlowMeta> {
+    flow: F,
+    /// The state that all steps share.
+    pub state: F::State,
+    scope: Scope,
+    events: mpsc::UnboundedReceiver<Event>,
+}
+
+impl<F: FlowMeta> StepHarness<F> {
+    /// A context with the default state, in a session named `test`.
+    ///
+    /// # Panics
+    /// Never: the name is a valid id.
+    pub fn new(flow: F) -> Self {
+        let (sender, events) = mpsc::unbounded_channel();
+        let scope = Scope {
+            session: SessionId::new("test").expect("`test` is a valid id"),
+            turn: "turn".into(),
+            step: "Step".into(),
+            visit: 1,
+            ordinal: 0,
+            message: None,
+            last_message: None,
+            asked_fields: Vec::new(),
+            asked: 0,
+            effects: Vec::new(),
+            notes: Vec::new(),
+            context: Map::new(),
+            events: EventSink(Some(sender)),
+            now: Timestamp::now(),
+            ledger: None,
+        };
+        Self { flow, state: F::State::default(), scope, events }
+    }
+
+    /// The user says something.
+    #[must_use]
+    pub fn message(mut self, text: &str) -> Self {
+        self.scope.message = Some(text.to_owned());
+        self.scope.last_message = Some(text.to_owned());
+        self
+    }
+
+    /// A value in the context. One that cannot be written as JSON is `null`.
+    #[must_use]
+    pub fn context(mut self, key: &str, value: impl Serialize) -> Self {
+        let value = serde_json::to_value(value).unwrap_or(Value::Null);
+        self.scope.context.insert(key.to_owned(), value);
+        self
+    }
+
+    /// The context of a step.
+    pub fn cx(&mut self) -> StepCx<'_, F> {
+        StepCx::new(&self.flow, &mut self.state, &mut self.scope)
+    }
+
+    /// The context of an action.
+    pub fn action_cx(&mut self) -> ActionCx<'_, F> {
+        ActionCx::new(self.cx())
+    }
+
+    /// What was said to the user so far: messages, feedback and questions, in order.
+    pub fn said(&self) -> Vec<&str> {
+        let effects = self.scope.effects.iter();
+        effects
+            .filter_map(|effect| match effect {
+                Effect::Say { text, .. } | Effect::Feedback(text) => Some(text.as_str()),
+                Effect::Ask(question) => Some(question.text.as_str()),
+                Effect::Note(_) => None,
+            })
+            .collect()
+    }
+
+    /// The events that were told since the last call.
+    pub fn events(&mut self) -> Vec<Event> {
+        std::iter::from_fn(|| self.events.try_recv().ok()).collect()
+    }
+}
+
+/// A clock that stands still until it is moved. Clones show the same time.
+#[derive(Debug, Clone)]
+pub struct ManualClock(Arc<Mutex<Timestamp>>);
+
+impl ManualClock {
+    /// A clock that shows a time.
+    pub fn at(time: Timestamp) -> Self {
+        Self(Arc::new(Mutex::new(time)))
+    }
+
+    /// Moves the clock forward.
+    pub fn advance(&self, duration: Duration) {
+        let mut time = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *time = time.after(duration);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

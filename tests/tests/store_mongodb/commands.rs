@@ -1,0 +1,181 @@
+//! What the store costs, counted by the driver's command events, and that no command of it
+//! reads a collection from end to end.
+
+use flow_core::session::{Appended, ArchiveEntry, ArchiveMark};
+use flow_core::store::ListQuery;
+use mongodb::bson::{Bson, doc};
+
+use super::*;
+
+#[tokio::test]
+async fn a_turn_with_n_commits_costs_n_plus_one_commands() {
+    let Some((recorder, store, _)) = Recorder::store().await else { return };
+    let session = id("a");
+    for turn in 0..2 {
+        let opened = open(&store, &session, "one").await;
+        assert_eq!(recorder.names(), ["findAndModify"]);
+        let mut doc =
+            opened.doc.unwrap_or_else(|| SessionDoc { revision: 0, ..document(&session) });
+        for crossing in 0..3 {
+            let delta = Delta {
+                current_step: Some(format!("Step{crossing}")),
+                memory: [("main".to_owned(), Appended { push: vec![message(crossing)], keep: 4 })]
+                    .into(),
+                ..Delta::default()
+            };
+            doc = next(&doc, &delta);
+            let release = crossing == 2;
+            let commit = Commit { release, ..whole(&opened.grant, &doc, &delta) };
+            store.commit(&commit).await.unwrap();
+            assert_eq!(recorder.names(), ["update"], "turn {turn}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_other_call_has_its_price() {
+    let Some((recorder, store, _)) = Recorder::store().await else { return };
+    let session = id("a");
+    let (grant, doc) = begin(&store, &session, "one").await;
+    recorder.take();
+
+    assert!(store.open(&request(&session, "two", LONG)).await.is_err());
+    assert_eq!(recorder.names(), ["findAndModify"], "a refused open");
+    store.renew(&session, &grant, LONG).await.unwrap();
+    assert_eq!(recorder.names(), ["findAndModify"], "renew");
+    store.load(&session).await.unwrap();
+    assert_eq!(recorder.names(), ["find"], "load");
+    let mut second = next(&doc, &Delta::default());
+    second.archive = ArchiveMark { from: 0, next: 1 };
+    let archive = [ArchiveEntry { seq: 0, messages: Vec::new(), path: Vec::new() }];
+    let delta = Delta { archive: Some(second.archive.clone()), ..Delta::default() };
+    store.commit(&Commit { archive: &archive, ..whole(&grant, &second, &delta) }).await.unwrap();
+    assert_eq!(recorder.names(), ["update", "update"], "a commit with one archive entry");
+    store.transcript(&session).await.unwrap();
+    assert_eq!(recorder.names(), ["find", "find"], "a transcript with an archive");
+    store.release(&session, &grant).await.unwrap();
+    assert_eq!(recorder.names(), ["update"], "release");
+    store.list(&ListQuery { limit: 5, ..Default::default() }).await.unwrap();
+    assert_eq!(recorder.names(), ["find"], "list");
+    store.delete(&session).await.unwrap();
+    assert_eq!(recorder.names(), ["findAndModify", "delete", "delete"], "delete");
+}
+
+#[tokio::test]
+async fn writes_wait_for_a_majority() {
+    let Some((recorder, store, _)) = Recorder::store().await else { return };
+    let session = id("a");
+    let (grant, _) = begin(&store, &session, "one").await;
+    store.release(&session, &grant).await.unwrap();
+    store.delete(&session).await.unwrap();
+    let commands = recorder.take();
+    assert_eq!(commands.len(), 6);
+    for (name, command) in commands {
+        let concern = command.get_document("writeConcern").unwrap();
+        assert_eq!(concern.get_str("w").unwrap(), "majority", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn every_command_uses_an_index() {
+    let Some((recorder, store, database)) = Recorder::store().await else { return };
+    let session = id("a");
+    let (grant, doc) = begin(&store, &session, "one").await;
+    for n in 0..50 {
+        store.create(&document(&id(&format!("other-{n}")))).await.unwrap();
+    }
+    recorder.take();
+    assert!(store.open(&request(&session, "two", LONG)).await.is_err());
+    store.renew(&session, &grant, LONG).await.unwrap();
+    store.load(&session).await.unwrap();
+    let mut second = next(&doc, &Delta::default());
+    second.archive = ArchiveMark { from: 0, next: 1 };
+    let archive = [ArchiveEntry { seq: 0, messages: Vec::new(), path: Vec::new() }];
+    let delta = Delta { archive: Some(second.archive.clone()), ..Delta::default() };
+    let mut old = document(&serde_json::from_value(json!("a~1")).unwrap());
+    old.status = Status::Superseded;
+    let commit =
+        Commit { archive: &archive, supersede: Some(&old), ..whole(&grant, &second, &delta) };
+    store.commit(&commit).await.unwrap();
+    assert!(store.commit(&commit).await.is_err());
+    store.transcript(&session).await.unwrap();
+    let all = ListQuery { limit: 5, ..Default::default() };
+    store.list(&all).await.unwrap();
+    store.list(&ListQuery { flow: Some(FLOW.into()), ..all.clone() }).await.unwrap();
+    store
+        .list(&ListQuery { owner: Some("o".into()), after: Some(id("b")), ..all.clone() })
+        .await
+        .unwrap();
+    store
+        .list(&ListQuery { status: Some(Status::Failed), below_version: Some(2), ..all })
+        .await
+        .unwrap();
+    store.renew(&session, &grant, Duration::ZERO).await.unwrap();
+    store.sweep(10).await.unwrap();
+    store.release(&session, &grant).await.unwrap();
+    store.delete(&session).await.unwrap();
+    // An archive without a session, so that the sweep looks for it.
+    let orphan = doc! { "_id": "x:0", "session": "x", "seq": 0_i64, "token": 1_i64 };
+    database.collection::<Document>("session_archive").insert_one(orphan).await.unwrap();
+    store.sweep(10).await.unwrap();
+
+    let mut explained = 0;
+    for (name, command) in recorder.take() {
+        for command in explainable(&name, &command) {
+            let plan =
+                database.run_command(doc! { "explain": &command, "verbosity": "queryPlanner" });
+            let plan = plan.await.unwrap_or_else(|e| panic!("{command}: {e}"));
+            let mut stages = Vec::new();
+            collect_stages(&plan.clone().into(), &mut stages);
+            assert!(!stages.is_empty(), "{command}: {plan}");
+            assert!(!stages.iter().any(|stage| stage == "COLLSCAN"), "{command}: {plan}");
+            explained += 1;
+        }
+    }
+    assert!(explained >= 24, "{explained}");
+}
+
+/// The commands that `explain` takes, without what belongs to the session of the driver.
+fn explainable(name: &str, command: &Document) -> Vec<Document> {
+    let parts = match name {
+        "update" => "updates",
+        "delete" => "deletes",
+        "find" | "findAndModify" => "",
+        _ => return Vec::new(),
+    };
+    let mut command = command.clone();
+    for field in
+        ["lsid", "txnNumber", "$db", "$clusterTime", "$readPreference", "writeConcern", "ordered"]
+    {
+        command.remove(field);
+    }
+    match command.get_array(parts).cloned() {
+        // `explain` takes one statement.
+        Ok(statements) => statements
+            .into_iter()
+            .map(|statement| {
+                let mut command = command.clone();
+                command.insert(parts, vec![statement]);
+                command
+            })
+            .collect(),
+        Err(_) => vec![command],
+    }
+}
+
+fn collect_stages(plan: &Bson, stages: &mut Vec<String>) {
+    match plan {
+        Bson::Document(document) => {
+            for (name, value) in document {
+                match value {
+                    Bson::String(stage) if name == "stage" => stages.push(stage.clone()),
+                    // Not what was chosen.
+                    _ if name == "rejectedPlans" || name == "command" => {}
+                    value => collect_stages(value, stages),
+                }
+            }
+        }
+        Bson::Array(items) => items.iter().for_each(|item| collect_stages(item, stages)),
+        _ => {}
+    }
+}
