@@ -1,5 +1,9 @@
 //! Class-style flows with typed steps and durable, versioned session documents.
 
+// The macros name this crate `::flow_core`, in its own tests and examples too.
+#[allow(unused_extern_crates, reason = "only expanded code names it")]
+extern crate self as flow_core;
+
 pub mod engine;
 pub mod error;
 pub mod event;

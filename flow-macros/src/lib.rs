@@ -1,24 +1,37 @@
-//! The attribute macros of `flow-core`.
+//! The attribute macros of `flow-core`: `#[flow]`, `#[step]`, `#[tools]`, `#[tool]`.
+
+mod attributes;
+mod errors;
+mod flow;
+mod generics;
+mod method;
+mod paths;
+mod slot;
+mod step;
+mod tools;
 
 use proc_macro::TokenStream;
 
-/// Placeholder.
+/// Makes a struct a flow.
 #[proc_macro_attribute]
-pub fn flow(_: TokenStream, item: TokenStream) -> TokenStream {
-    item
+pub fn flow(attr: TokenStream, item: TokenStream) -> TokenStream {
+    flow::expand(attr.into(), item.into()).into()
 }
-/// Placeholder.
+
+/// Makes a struct a step.
 #[proc_macro_attribute]
-pub fn step(_: TokenStream, item: TokenStream) -> TokenStream {
-    item
+pub fn step(attr: TokenStream, item: TokenStream) -> TokenStream {
+    step::expand(attr.into(), item.into()).into()
 }
-/// Placeholder.
+
+/// Makes the methods of an `impl` block tools.
 #[proc_macro_attribute]
-pub fn tools(_: TokenStream, item: TokenStream) -> TokenStream {
-    item
+pub fn tools(attr: TokenStream, item: TokenStream) -> TokenStream {
+    tools::expand(attr.into(), item.into()).into()
 }
-/// Placeholder.
+
+/// Marks a method as a tool.
 #[proc_macro_attribute]
 pub fn tool(_: TokenStream, item: TokenStream) -> TokenStream {
-    item
+    tools::stray(item.into()).into()
 }

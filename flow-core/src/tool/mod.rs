@@ -7,6 +7,9 @@
 
 pub mod arguments;
 mod definition;
+#[doc(hidden)]
+pub mod returns;
+pub mod signature;
 
 pub use definition::{
     FlowTools, ToolCall, ToolCx, ToolDefinition, ToolOutcome, ToolOutput, ToolResult,

@@ -1,0 +1,479 @@
+//! `#[step]`: the metadata of a step and the enum of its ways out.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream};
+use syn::spanned::Spanned;
+use syn::{ItemStruct, LitStr, Path, PathArguments, Token, Type};
+
+use crate::attributes::{self, Docs};
+use crate::errors::{Errors, nearest, unknown_key};
+use crate::{generics, paths, slot};
+
+const KINDS: [&str; 4] = ["reply", "collect", "action", "decide"];
+const WORDS: [&str; 4] = ["stay", "end", "hand_off", "escalate"];
+const KEYS: [&str; 11] = [
+    "reply", "collect", "action", "decide", "next", "input", "tools", "memory", "id", "alias",
+    "crate",
+];
+
+/// What `#[step(..)]` says.
+#[derive(Default)]
+struct Args {
+    kind: Option<Ident>,
+    next: Option<Vec<WayOut>>,
+    input: Option<Type>,
+    tools: Option<Ident>,
+    memory: Option<LitStr>,
+    id: Option<LitStr>,
+    aliases: Vec<LitStr>,
+    krate: Option<Path>,
+}
+
+/// An entry of `next(..)`.
+struct WayOut {
+    variant: Ident,
+    to: To,
+}
+
+enum To {
+    Step { target: Box<Path>, payload: Option<Box<Type>> },
+    Stay,
+    End,
+    HandOff,
+    Escalate,
+}
+
+pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
+    let mut errors = Errors::default();
+    let args = Args::parse(attr, &mut errors);
+    let mut item: ItemStruct = match syn::parse2(item.clone()) {
+        Ok(item) => item,
+        Err(error) => {
+            errors.span(error.span(), format_args!("`#[step]` goes on a struct: {error}"));
+            let errors = errors.finish();
+            return quote!(#item #errors);
+        }
+    };
+    generics::refuse_lifetimes("a step", &item.generics, &mut errors);
+    args.check(&item, &mut errors);
+
+    let krate = paths::krate(args.krate.as_ref());
+    let is_collect = args.kind.as_ref().is_some_and(|kind| kind == "collect");
+    let form = slot::expand(&mut item, is_collect, &krate, &mut errors);
+    let next = args.next_enum(&item, &krate);
+    let step = args.step_impl(&item, &krate);
+    let checks = if errors.is_empty() { args.checks(&item, &krate) } else { TokenStream::new() };
+    let errors = errors.finish();
+    quote!(#item #next #form #step #checks #errors)
+}
+
+impl Args {
+    fn parse(tokens: TokenStream, errors: &mut Errors) -> Self {
+        let mut args = Self::default();
+        attributes::keys(tokens, errors, |key, input, errors| {
+            match key.to_string().as_str() {
+                name if KINDS.contains(&name) => {
+                    attributes::word(key, input)?;
+                    match &args.kind {
+                        Some(first) if first != key => errors
+                            .at(key, format_args!("a step has one kind: it is `{first}` already")),
+                        _ => args.kind = Some(key.clone()),
+                    }
+                }
+                "next" => {
+                    let example = "next(Checkout(Choice), Farewell, stay)";
+                    let ways = attributes::list(key, example, input, |input| {
+                        Ok(attributes::entries(input, errors, WayOut::parse))
+                    })?;
+                    if ways.is_empty() && errors.is_empty() {
+                        errors.at(key, NO_WAY_OUT);
+                    }
+                    args.next = Some(ways);
+                }
+                "input" => {
+                    if !input.peek(Token![=]) {
+                        return Err(syn::Error::new(
+                            key.span(),
+                            "`input` takes a type: `input = Choice`",
+                        ));
+                    }
+                    input.parse::<Token![=]>()?;
+                    args.input = Some(input.parse()?);
+                }
+                "tools" => {
+                    attributes::word(key, input)?;
+                    args.tools = Some(key.clone());
+                }
+                "memory" => args.memory = Some(attributes::text(key, input)?),
+                "id" => args.id = Some(attributes::text(key, input)?),
+                "alias" => {
+                    args.aliases = attributes::list(key, "alias(\"OldName\")", input, |input| {
+                        Ok(attributes::entries(input, errors, |input| input.parse::<LitStr>()))
+                    })?;
+                }
+                "crate" => args.krate = Some(attributes::path(key, input)?),
+                other => {
+                    return Err(syn::Error::new(
+                        key.span(),
+                        unknown_key(other, "#[step(..)]", &KEYS),
+                    ));
+                }
+            }
+            Ok(())
+        });
+        args
+    }
+
+    fn check(&self, item: &ItemStruct, errors: &mut Errors) {
+        if self.kind.is_none() {
+            errors.span(
+                Span::call_site(),
+                "`#[step]` needs the kind of the step: `reply`, `collect`, `action` or `decide`",
+            );
+        }
+        if self.next.is_none() {
+            errors.at(
+                &item.ident,
+                format_args!(
+                    "`#[step]` on `{}` needs `next(..)`, the ways out of the step, \
+                     e.g. `next(Farewell, stay)`",
+                    item.ident
+                ),
+            );
+        }
+        for (name, what) in [(&self.memory, "a memory namespace"), (&self.id, "a step name")] {
+            if let Some(name) = name {
+                attributes::check_name(what, name, errors);
+            }
+        }
+        let name = self.name(item);
+        let mut taken = vec![name];
+        for alias in &self.aliases {
+            attributes::check_name("a step name", alias, errors);
+            if taken.contains(&alias.value()) {
+                errors.at(alias, format_args!("the step answers to `{}` already", alias.value()));
+            }
+            taken.push(alias.value());
+        }
+        let ways = self.ways();
+        for (i, way) in ways.iter().enumerate() {
+            if ways.iter().take(i).any(|other| other.variant == way.variant) {
+                errors
+                    .at(&way.variant, format_args!("`{}` stands twice in `next(..)`", way.shown()));
+            }
+        }
+    }
+
+    fn ways(&self) -> &[WayOut] {
+        self.next.as_deref().unwrap_or_default()
+    }
+
+    fn name(&self, item: &ItemStruct) -> String {
+        self.id.as_ref().map_or_else(|| item.ident.unraw().to_string(), LitStr::value)
+    }
+
+    /// The ways out without those that stand twice.
+    fn distinct(&self) -> Vec<&WayOut> {
+        let ways = self.ways();
+        let is_first =
+            |i: usize, way: &WayOut| ways.iter().take(i).all(|other| other.variant != way.variant);
+        ways.iter().enumerate().filter(|(i, way)| is_first(*i, way)).map(|(_, way)| way).collect()
+    }
+
+    fn next_enum(&self, item: &ItemStruct, krate: &TokenStream) -> TokenStream {
+        let vis = &item.vis;
+        let name = next_name(item);
+        let ways = self.distinct();
+        let payloads: TokenStream =
+            ways.iter().filter_map(|way| way.payload()).map(ToTokens::to_token_stream).collect();
+        let generics = generics::mentioned(&item.generics, payloads);
+        let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
+        let doc = format!("The ways out of the step `{}`.", item.ident.unraw());
+        let variants = ways.iter().map(|way| way.variant(krate));
+        let shown = ways.iter().map(|way| {
+            let variant = &way.variant;
+            let text = variant.unraw().to_string();
+            quote!(Self::#variant { .. } => #text)
+        });
+        let body = if ways.is_empty() {
+            quote!(match *self {})
+        } else {
+            quote!(__f.write_str(match self { #(#shown),* }))
+        };
+        quote! {
+            #[doc = #doc]
+            #vis enum #name #impl_generics #where_clause { #(#variants),* }
+
+            #[automatically_derived]
+            impl #impl_generics ::core::fmt::Debug for #name #ty_generics #where_clause {
+                fn fmt(&self, __f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                    #body
+                }
+            }
+
+            #[automatically_derived]
+            impl #impl_generics #krate::__private::Next for #name #ty_generics #where_clause {}
+        }
+    }
+
+    fn step_impl(&self, item: &ItemStruct, krate: &TokenStream) -> TokenStream {
+        let private = quote!(#krate::__private);
+        let ident = &item.ident;
+        let (impl_generics, ty_generics, where_clause) = item.generics.split_for_impl();
+        let kind = match &self.kind {
+            Some(kind) => kind_trait(kind),
+            None => Ident::new("Reply", Span::call_site()),
+        };
+        let input = self.input.as_ref().map_or_else(|| quote!(()), ToTokens::to_token_stream);
+        let ways = self.distinct();
+        let payloads: TokenStream =
+            ways.iter().filter_map(|way| way.payload()).map(ToTokens::to_token_stream).collect();
+        let next_generics = generics::mentioned(&item.generics, payloads);
+        let (_, next_ty_generics, _) = next_generics.split_for_impl();
+        let next_ident = next_name(item);
+        let next = quote!(#next_ident #next_ty_generics);
+        let name = self.name(item);
+        let docs = Docs::of(&item.attrs).constant();
+        let aliases = &self.aliases;
+        let aliases = (!aliases.is_empty()).then(|| {
+            quote!(const ALIASES: &'static [&'static ::core::primitive::str] = &[#(#aliases),*];)
+        });
+        let memory = self.memory.as_ref().map(|memory| {
+            quote! {
+                const MEMORY: ::core::option::Option<&'static ::core::primitive::str> =
+                    ::core::option::Option::Some(#memory);
+            }
+        });
+        let targets = ways.iter().map(|way| way.target(&private));
+        let arms = ways.iter().map(|way| way.arm(&next_ident, &private));
+        let is_stay = if ways.iter().any(|way| matches!(way.to, To::Stay)) {
+            quote!(::core::matches!(next, #next_ident::Stay))
+        } else {
+            quote!({
+                let _ = next;
+                false
+            })
+        };
+        let tools = self.tools.as_ref().map(|key| {
+            let call = quote_spanned! {key.span()=>
+                <Self as #private::StepTools>::definitions()
+            };
+            quote! {
+                fn tools() -> #private::std::vec::Vec<#private::ToolDefinition> { #call }
+            }
+        });
+        let registered = self.tools.as_ref().map(|_| {
+            quote! {
+                #[automatically_derived]
+                impl #impl_generics #private::ToolsRegistered for #ident #ty_generics #where_clause {}
+            }
+        });
+        quote! {
+            #[automatically_derived]
+            impl #impl_generics #private::Step for #ident #ty_generics #where_clause {
+                type Kind = #private::kind::#kind;
+                type Input = #input;
+                type Next = #next;
+                const TARGETS: &'static [#private::Target] = &[#(#targets),*];
+                const NAME: &'static ::core::primitive::str = #name;
+                #aliases
+                #memory
+                const DOC: &'static ::core::primitive::str = #docs;
+                fn transition(next: #next) -> #private::Way {
+                    match next { #(#arms)* }
+                }
+                fn is_stay(next: &#next) -> ::core::primitive::bool { #is_stay }
+                #tools
+            }
+            #registered
+        }
+    }
+
+    /// What the compiler checks beside the implementation, each at the user's own token.
+    fn checks(&self, item: &ItemStruct, krate: &TokenStream) -> TokenStream {
+        let ident = &item.ident;
+        let (impl_generics, ty_generics, where_clause) = item.generics.split_for_impl();
+        let targets = self.ways().iter().filter_map(|way| match &way.to {
+            To::Step { target, .. } => Some(quote_spanned! {target.span()=>
+                #krate::__private::listed::<#ident #ty_generics, #target>();
+            }),
+            _ => None,
+        });
+        let kind = self.kind.as_ref().map(kind_trait);
+        quote! {
+            const _: () = {
+                fn __checks #impl_generics () #where_clause {
+                    #(#targets)*
+                    let _ = <#ident #ty_generics as #krate::__private::#kind>::on_start;
+                }
+            };
+        }
+    }
+}
+
+const NO_WAY_OUT: &str =
+    "a step without a way out never leaves: name a step, or `stay`, `end`, `hand_off`, `escalate`";
+
+impl WayOut {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let ahead = input.fork();
+        if let Ok(word) = ahead.call(Ident::parse_any)
+            && !ahead.peek(Token![::])
+            && !word.to_string().starts_with(|c: char| c.is_uppercase())
+            && word != "crate"
+        {
+            let text = word.to_string();
+            let (variant, to) = match text.as_str() {
+                "stay" => ("Stay", To::Stay),
+                "end" => ("End", To::End),
+                "hand_off" => ("HandOff", To::HandOff),
+                "escalate" => ("Escalate", To::Escalate),
+                _ => {
+                    let hint = match nearest(&text, &WORDS) {
+                        Some(word) => format!("did you mean `{word}`?"),
+                        None => format!("name a step, or one of {}", WORDS.join(", ")),
+                    };
+                    return Err(syn::Error::new(
+                        word.span(),
+                        format!("`{text}` is not a way out: {hint}"),
+                    ));
+                }
+            };
+            input.call(Ident::parse_any)?;
+            if !input.is_empty() && !input.peek(Token![,]) {
+                return Err(input.error(format_args!("`{text}` stands alone and has no payload")));
+            }
+            return Ok(Self { variant: Ident::new(variant, word.span()), to });
+        }
+
+        let mut target: Path = input.parse()?;
+        let mut payloads: Option<Vec<Type>> = None;
+        let Some(last) = target.segments.last_mut() else {
+            return Err(input.error("expected the name of a step"));
+        };
+        let variant = last.ident.clone();
+        if let PathArguments::Parenthesized(list) = &last.arguments {
+            payloads = Some(
+                list.inputs
+                    .iter()
+                    .map(|input| input.to_token_stream())
+                    .map(syn::parse2)
+                    .collect::<syn::Result<_>>()?,
+            );
+            last.arguments = PathArguments::None;
+        } else if input.peek(syn::token::Paren) {
+            let content;
+            syn::parenthesized!(content in input);
+            let list = content.parse_terminated(Type::parse, Token![,])?;
+            payloads = Some(list.into_iter().collect());
+        }
+        let mut payloads = payloads.unwrap_or_default().into_iter();
+        let payload = payloads.next();
+        if let Some(second) = payloads.next() {
+            return Err(syn::Error::new_spanned(
+                second,
+                format!(
+                    "`{variant}` is entered with one payload; write a struct, or a tuple as `{variant}((A, B))`"
+                ),
+            ));
+        }
+        let to = To::Step { target: Box::new(target), payload: payload.map(Box::new) };
+        Ok(Self { variant, to })
+    }
+
+    fn shown(&self) -> String {
+        match self.to {
+            To::Step { .. } => self.variant.to_string(),
+            To::Stay => "stay".to_owned(),
+            To::End => "end".to_owned(),
+            To::HandOff => "hand_off".to_owned(),
+            To::Escalate => "escalate".to_owned(),
+        }
+    }
+
+    fn payload(&self) -> Option<&Type> {
+        match &self.to {
+            To::Step { payload, .. } => payload.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The variant of the next-enum.
+    fn variant(&self, krate: &TokenStream) -> TokenStream {
+        let variant = &self.variant;
+        let string = quote!(#krate::__private::std::string::String);
+        match &self.to {
+            To::Step { payload, .. } => {
+                let doc = format!("Enters the step `{}`.", variant.unraw());
+                let payload = payload.as_ref().map(|payload| quote!((#payload)));
+                quote!(#[doc = #doc] #variant #payload)
+            }
+            // A reply step stays by default, so few name this variant where it is declared.
+            To::Stay => quote! {
+                #[doc = "Stays at the step and waits for the user."] #[allow(dead_code)] #variant
+            },
+            To::End => quote!(#[doc = "Ends the flow, for a reason."] #variant(#string)),
+            To::HandOff => {
+                quote!(#[doc = "Hands over to the flow with this id."] #variant(#string))
+            }
+            To::Escalate => {
+                quote!(#[doc = "Parks the session for a person, for a reason."] #variant(#string))
+            }
+        }
+    }
+
+    /// The entry of `TARGETS`.
+    fn target(&self, private: &TokenStream) -> TokenStream {
+        match &self.to {
+            To::Step { target, .. } => {
+                let name = quote_spanned!(target.span()=> <#target as #private::Step>::NAME);
+                quote!(#private::Target::Step(#private::std::borrow::Cow::Borrowed(#name)))
+            }
+            _ => {
+                let word = &self.variant;
+                quote!(#private::Target::#word)
+            }
+        }
+    }
+
+    /// The arm of `transition`.
+    fn arm(&self, next: &Ident, private: &TokenStream) -> TokenStream {
+        let variant = &self.variant;
+        match &self.to {
+            To::Step { target, payload: None } => {
+                let call = quote_spanned!(target.span()=> #private::go::<#target, ()>(()));
+                quote!(#next::#variant => #call,)
+            }
+            To::Step { target, payload: Some(payload) } => {
+                let value = Ident::new("payload", Span::mixed_site());
+                let call = quote_spanned! {payload.span()=>
+                    #private::go::<#target, #payload>(#value)
+                };
+                quote!(#next::#variant(#value) => #call,)
+            }
+            To::Stay => quote!(#next::Stay => #private::Way::Stay,),
+            To::End | To::HandOff | To::Escalate => {
+                let value = Ident::new("text", Span::mixed_site());
+                quote!(#next::#variant(#value) => #private::Way::#variant(#value),)
+            }
+        }
+    }
+}
+
+/// The name of the next-enum.
+fn next_name(item: &ItemStruct) -> Ident {
+    format_ident!("{}Next", item.ident.unraw(), span = item.ident.span())
+}
+
+/// The trait of a kind, which is also the name of its type.
+fn kind_trait(kind: &Ident) -> Ident {
+    let name = match kind.to_string().as_str() {
+        "collect" => "Collect",
+        "action" => "Action",
+        "decide" => "Decide",
+        _ => "Reply",
+    };
+    Ident::new(name, Span::call_site())
+}
