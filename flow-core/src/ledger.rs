@@ -121,7 +121,9 @@ impl Ledger {
         let steps = steps.map(|(name, value)| (format!("steps.{name}"), value));
         let input = delta.visit.iter().filter_map(|visit| visit.input.as_ref());
         let input = input.map(|value| ("visit.input".to_owned(), value));
-        for (path, value) in state.chain(steps).chain(input) {
+        let context = delta.context.iter().flatten();
+        let context = context.map(|(key, value)| (format!("context.{key}"), value));
+        for (path, value) in state.chain(steps).chain(input).chain(context) {
             if json::is_deeper_than(value, MAX_DEPTH) {
                 let session = self.doc.id.to_string();
                 return Err(SessionError::TooDeep { session, path, limit: MAX_DEPTH }.into());

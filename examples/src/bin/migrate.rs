@@ -19,10 +19,10 @@ mod v1 {
 
     #[flow(id = "trip", version = 1, steps(Browse, Pay), state = Cart)]
     #[derive(Clone)]
-    pub struct Trip;
+    pub(crate) struct Trip;
 
     #[derive(Default, Serialize, Deserialize, JsonSchema)]
-    pub struct Cart {
+    pub(crate) struct Cart {
         city: String,
     }
 
@@ -30,7 +30,7 @@ mod v1 {
 
     #[step(collect, next(Pay))]
     #[derive(Default, Serialize, Deserialize, JsonSchema)]
-    pub struct Browse {
+    pub(crate) struct Browse {
         #[slot(whole_message, ask = "Where do you want to go?")]
         city: Option<String>,
     }
@@ -50,7 +50,7 @@ mod v1 {
 
     #[step(collect, next(end))]
     #[derive(Default, Serialize, Deserialize, JsonSchema)]
-    pub struct Pay {
+    pub(crate) struct Pay {
         #[slot(one_of("card", "cash"), ask = "Card or cash?")]
         method: Option<String>,
     }
@@ -72,10 +72,10 @@ mod v3 {
 
     #[flow(id = "trip", version = 3, steps(Explore, Checkout), state = Cart)]
     #[derive(Clone)]
-    pub struct Trip;
+    pub(crate) struct Trip;
 
     #[derive(Default, Serialize, Deserialize, JsonSchema)]
-    pub struct Cart {
+    pub(crate) struct Cart {
         cities: Vec<String>,
     }
 
@@ -95,7 +95,7 @@ mod v3 {
 
     #[step(collect, next(Checkout))]
     #[derive(Default, Serialize, Deserialize, JsonSchema)]
-    pub struct Explore {
+    pub(crate) struct Explore {
         #[slot(whole_message, ask = "Where do you want to go?")]
         city: Option<String>,
     }
@@ -115,7 +115,7 @@ mod v3 {
 
     #[step(collect, next(end))]
     #[derive(Default, Serialize, Deserialize, JsonSchema)]
-    pub struct Checkout {
+    pub(crate) struct Checkout {
         #[slot(one_of("card", "cash"), ask = "Card or cash?")]
         payment: Option<String>,
     }

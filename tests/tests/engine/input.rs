@@ -5,7 +5,7 @@ use flow_core::prelude::*;
 use flow_core::store::memory::MemoryStore;
 use flow_core::store::{SessionStore, StoreLimits};
 use flow_core::{Engine, TurnRequest};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tests::route_flow::Route;
 
 use super::{say, session, setup};
@@ -59,11 +59,8 @@ impl Action for Grow {
 
     async fn run(&mut self, cx: &mut ActionCx<'_, HeapFlow>) -> Result<GrowNext> {
         let message = cx.take_message().unwrap_or_default();
-        if let Some(levels) = message.strip_prefix("deep ") {
-            cx.state.0 = json!(0);
-            for _ in 0..levels.parse::<usize>()? {
-                cx.state.0 = Value::Array(vec![std::mem::take(&mut cx.state.0)]);
-            }
+        if let Some(json) = message.strip_prefix("json ") {
+            cx.state.0 = serde_json::from_str(json)?;
         } else if let Some(bytes) = message.strip_prefix("large ") {
             cx.state.0 = Value::String("x".repeat(bytes.parse()?));
         }
@@ -92,16 +89,27 @@ async fn a_session_of_another_flow() {
     assert_eq!(store.load(&session()).await.unwrap().unwrap(), before);
 }
 
+fn nested(levels: usize) -> String {
+    format!("{}{}", "[".repeat(levels), "]".repeat(levels))
+}
+
 #[tokio::test]
-async fn a_value_nested_ten_thousand_levels_deep() {
+async fn json_nested_ten_thousand_levels_deep() {
     let engine = heap(StoreLimits::default());
-    engine.turn::<HeapFlow>(say("deep 60")).await.unwrap();
-    let error = engine.turn::<HeapFlow>(say("deep 10000")).await.unwrap_err();
+    let say_json = |levels| say(&format!("json {}", nested(levels)));
+    engine.turn::<HeapFlow>(say_json(64)).await.unwrap();
+    let error = engine.turn::<HeapFlow>(say_json(10_000)).await.unwrap_err();
+    assert!(error.to_string().contains("recursion limit exceeded"), "{error}");
+    // What the parser takes and a store does not.
+    let error = engine.turn::<HeapFlow>(say_json(100)).await.unwrap_err();
     assert_eq!(error.code(), "document-too-deep");
     assert_eq!(error.to_string(), "session `s`: `state` is nested deeper than 64 levels");
+    let deep: Value = serde_json::from_str(&nested(100)).unwrap();
+    let error = engine.turn::<HeapFlow>(say("").context("deep", deep)).await.unwrap_err();
+    assert_eq!(error.to_string(), "session `s`: `context.deep` is nested deeper than 64 levels");
     let doc = engine.session(session()).load().await.unwrap();
-    assert_eq!(doc.memory["main"].messages.len(), 1, "nothing of the failed turn is written");
-    engine.turn::<HeapFlow>(say("deep 2")).await.expect("the session is usable");
+    assert_eq!(doc.memory["main"].messages.len(), 1, "nothing of the failed turns is written");
+    engine.turn::<HeapFlow>(say_json(2)).await.expect("the session is usable");
 }
 
 #[tokio::test]
