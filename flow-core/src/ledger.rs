@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -29,6 +30,8 @@ pub(crate) struct Ledger {
     replace: bool,
     /// The document that the next commit puts aside.
     supersede: Option<SessionDoc>,
+    /// Set when a commit that gives the lease back is on its way.
+    closing: Arc<AtomicBool>,
     /// Whether tool calls are recorded before they are made.
     record_effects: bool,
 }
@@ -36,11 +39,25 @@ pub(crate) struct Ledger {
 impl Ledger {
     pub(crate) fn new(store: Arc<dyn SessionStore>, grant: Grant, doc: SessionDoc) -> Self {
         let replace = doc.revision == 0;
-        Self { store, grant, doc, sizes: None, replace, supersede: None, record_effects: false }
+        Self {
+            store,
+            grant,
+            doc,
+            sizes: None,
+            replace,
+            supersede: None,
+            closing: Arc::default(),
+            record_effects: false,
+        }
     }
 
     pub(crate) fn doc(&self) -> &SessionDoc {
         &self.doc
+    }
+
+    /// Sets this flag before a commit that gives the lease back.
+    pub(crate) fn on_closing(&mut self, closing: Arc<AtomicBool>) {
+        self.closing = closing;
     }
 
     pub(crate) fn record_effects(&mut self) {
@@ -75,6 +92,9 @@ impl Ledger {
         delta.apply(&mut self.doc);
         let base = self.doc.revision;
         self.doc.revision += 1;
+        if release {
+            self.closing.store(true, Ordering::Relaxed);
+        }
         let commit = Commit {
             grant: &self.grant,
             base,

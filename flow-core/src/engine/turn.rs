@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -147,7 +148,8 @@ async fn take_turn<F: Flow>(
         return Ok(outcome);
     }
 
-    let prepared = Prepared { slot, flow, steps, digest, context, turn, request };
+    let closing = held.closing.clone();
+    let prepared = Prepared { slot, flow, steps, digest, context, turn, request, closing };
     let work = catch_panic(work(core, prepared, opened.doc, &opened.grant, events));
     let result = tokio::select! {
         biased;
@@ -201,6 +203,7 @@ struct Prepared<F: Flow> {
     context: Map<String, Value>,
     turn: Arc<str>,
     request: TurnRequest,
+    closing: Arc<AtomicBool>,
 }
 
 /// The turn from the opened document to the last commit.
@@ -211,7 +214,7 @@ async fn work<F: Flow>(
     grant: &Grant,
     events: &EventSink,
 ) -> Result<TurnOutcome, Error> {
-    let Prepared { slot, flow, steps, digest, context, turn, request } = prepared;
+    let Prepared { slot, flow, steps, digest, context, turn, request, closing } = prepared;
     let session = request.session.clone();
     let now = core.clock.now();
     let start = match flow.initial_step() {
@@ -260,6 +263,7 @@ async fn work<F: Flow>(
             ledger
         }
     };
+    ledger.on_closing(closing);
     if core.durability == Durability::Effect {
         ledger.record_effects();
     }
@@ -462,6 +466,7 @@ struct Held {
     grant: Option<Grant>,
     now: Timestamp,
     lost: CancellationToken,
+    closing: Arc<AtomicBool>,
     renewal: JoinHandle<()>,
 }
 
@@ -476,12 +481,18 @@ impl Held {
             grant: Some(grant),
             now: core.clock.now(),
             lost,
+            closing: Arc::default(),
             renewal: tokio::spawn(renewal),
         }
     }
 
+    /// Waits until the lease is lost. Once the last commit is on its way, its own result
+    /// says so, and a renewal that comes after it is late, not lost.
     async fn lost(&self) {
         self.lost.cancelled().await;
+        if self.closing.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// The last commit has given the lease back.
