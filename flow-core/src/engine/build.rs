@@ -20,6 +20,9 @@ use crate::transition::Target;
 /// Tool names that the framework keeps for itself.
 const RESERVED_TOOLS: [&str; 2] = ["final_answer", "end_chat"];
 
+/// Checks a flow and makes it ready to run.
+type Register = Box<dyn FnOnce() -> Result<Arc<dyn Registered>, BuildError> + Send>;
+
 /// Puts an engine together. Everything that can be wrong with a flow's declaration is found
 /// by [`build`](Self::build), before any session is touched.
 ///
@@ -32,7 +35,7 @@ const RESERVED_TOOLS: [&str; 2] = ["final_answer", "end_chat"];
 /// ```
 pub struct EngineBuilder {
     store: Option<Arc<dyn SessionStore>>,
-    flows: Vec<Box<dyn FnOnce() -> Result<Arc<dyn Registered>, BuildError> + Send>>,
+    flows: Vec<Register>,
     limits: Limits,
     durability: Durability,
     lease: Duration,

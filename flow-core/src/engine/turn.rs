@@ -402,6 +402,8 @@ fn supersede(ledger: &mut Ledger, begin: impl FnOnce(u64) -> SessionDoc, now: Ti
     let count = old.superseded + 1;
     let new = SessionDoc {
         superseded: count,
+        // Visits go on being counted, since idempotency keys are made of them.
+        visit: Visit { number: old.visit.number + 1, ..Visit::default() },
         next_message: old.next_message,
         archive: ArchiveMark { from: old.archive.next, next: old.archive.next },
         lease: old.lease.clone(),
