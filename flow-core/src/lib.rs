@@ -50,10 +50,10 @@
 //! | --- | --- |
 //! | [`prelude`] | what a flow's author needs |
 //! | [`engine`] | turns, limits, durability, bulk migration, sweeps |
-//! | [`flow`] | the hooks of a flow, its registry and its picture |
-//! | [`step`] | the four kinds of steps and their contexts |
+//! | [`flow`](mod@flow) | the hooks of a flow, its registry and its picture |
+//! | [`step`](mod@step) | the four kinds of steps and their contexts |
 //! | [`transition`] | what moves a flow |
-//! | [`tool`] | tools, their arguments and the repair of those |
+//! | [`tool`](mod@tool) | tools, their arguments and the repair of those |
 //! | [`session`] | the session document and its migrations |
 //! | [`store`] | where documents live |
 //! | [`event`], [`outcome`] | what a turn tells, and how it ends |
