@@ -271,8 +271,7 @@ async fn work<F: Flow>(
         let reason = reason.clone();
         return Err(SessionError::Ended { session: session.to_string(), reason }.into());
     }
-    let tools = flow.define_tools(F::tools());
-    drop(tools);
+    let tools = flow.define_tools(slot.tools.clone());
 
     let doc = ledger.doc();
     let cursor = find_step(&steps, doc)?;
@@ -304,6 +303,7 @@ async fn work<F: Flow>(
         effects: Vec::new(),
         notes: Vec::new(),
         context: merged,
+        tools,
         events: events.clone(),
         now,
         ledger: Some(ledger),
