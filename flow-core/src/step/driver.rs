@@ -5,11 +5,12 @@ use serde_json::Value;
 
 use super::extract::{ask_also, fill, missing};
 use super::{
-    Action, ActionCx, Collect, Crossing, Decide, Effect, FlowMeta, Gate, Kind, ModelError, Reply,
-    Slot, Step, StepCx, kind,
+    Action, ActionCx, Collect, Crossing, Decide, Effect, FlowMeta, Gate, Kind, Reply, Slot, Step,
+    StepCx, kind,
 };
 use crate::error::{Error, Result, StepError, TurnError};
 use crate::event::Rendered;
+use crate::model::ModelError;
 use crate::transition::{Payload, Transition};
 
 /// The flow of a step.

@@ -190,12 +190,3 @@ impl<T: Into<String>> From<T> for Prompt {
         Self(text.into())
     }
 }
-
-/// Why a model gave no answer.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ModelError {
-    /// There is no model to ask.
-    #[error("there is no model to speak")]
-    Missing,
-}

@@ -34,9 +34,7 @@ pub use decide::Decide;
 pub(crate) use driver::{Arrival, DynStep};
 pub use driver::{FlowOf, StepKind};
 pub use hooks::{Crossing, Gate};
-pub use meta::{
-    FlowMeta, HasStep, Kind, ModelError, Prompt, Step, StepTools, ToolsRegistered, kind,
-};
+pub use meta::{FlowMeta, HasStep, Kind, Prompt, Step, StepTools, ToolsRegistered, kind};
 pub(crate) use registry::{Misfit, read};
 pub use registry::{StepEntry, StepInfo, Steps};
 pub use reply::{Check, Reply};

@@ -1,8 +1,9 @@
 use std::future::Future;
 
 use super::hooks::step_hooks;
-use super::{Crossing, FlowMeta, Gate, ModelError, Prompt, Step, StepCx, kind};
+use super::{Crossing, FlowMeta, Gate, Prompt, Step, StepCx, kind};
 use crate::error::Result;
+use crate::model::ModelError;
 use crate::tool::ToolDefinition;
 
 /// What a reply step says about a model's answer.

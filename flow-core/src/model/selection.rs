@@ -1,11 +1,5 @@
-//! Which model a flow speaks through, and how it is called.
-//!
-//! This module holds the selection and the policy that a flow declares. Both are checked
-//! when the engine is built.
-
 use std::fmt;
 use std::str::FromStr;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -74,21 +68,5 @@ impl From<ModelSelection> for String {
 impl fmt::Display for ModelSelection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}::{}", self.provider, self.name)
-    }
-}
-
-/// How a model is called.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CallPolicy {
-    /// How long one attempt may take. Default: 60 seconds.
-    pub attempt_timeout: Duration,
-    /// How many attempts are made in all. Default: 3.
-    pub attempts: u32,
-}
-
-impl Default for CallPolicy {
-    fn default() -> Self {
-        Self { attempt_timeout: Duration::from_secs(60), attempts: 3 }
     }
 }
