@@ -4,3 +4,8 @@ pub mod mongo_server;
 pub mod recording_store;
 pub mod route_flow;
 mod test_tools;
+
+/// The examples of the project's README.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

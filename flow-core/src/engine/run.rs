@@ -217,7 +217,7 @@ impl<F: Flow> Run<F> {
                 let arrival = Arrival {
                     from: self.visit.from.clone(),
                     input: std::mem::take(&mut self.visit.input),
-                    start: self.created && self.visit.number == 1,
+                    start: self.created && self.visit.from.is_none(),
                 };
                 self.call_step(|step, cx| step.arrive(arrival, cx)).await?;
                 self.visit.entered = true;

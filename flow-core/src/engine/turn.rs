@@ -111,8 +111,8 @@ async fn take_turn<F: Flow>(
         .map_err(|message| panicked::<F>(&session, message))?
         .map_err(|error| hook("init", error))?;
     let steps = flow.define_steps(slot.declared.clone());
-    let (steps, digest) = if steps.is_same(&slot.declared) || steps.is_same(&slot.checked) {
-        (slot.checked.clone(), slot.digest.clone())
+    let (steps, digest) = if steps.is_same(&slot.checked) {
+        (steps, slot.digest.clone())
     } else {
         check_steps(&flow, &steps)?;
         let digest = digest(&steps).into();
@@ -271,8 +271,7 @@ async fn work<F: Flow>(
         let reason = reason.clone();
         return Err(SessionError::Ended { session: session.to_string(), reason }.into());
     }
-    let tools = flow.define_tools(F::tools());
-    drop(tools);
+    let tools = flow.define_tools(slot.tools.clone());
 
     let doc = ledger.doc();
     let cursor = find_step(&steps, doc)?;
@@ -304,6 +303,7 @@ async fn work<F: Flow>(
         effects: Vec::new(),
         notes: Vec::new(),
         context: merged,
+        tools,
         events: events.clone(),
         now,
         ledger: Some(ledger),
@@ -402,6 +402,8 @@ fn supersede(ledger: &mut Ledger, begin: impl FnOnce(u64) -> SessionDoc, now: Ti
     let count = old.superseded + 1;
     let new = SessionDoc {
         superseded: count,
+        // Visits go on being counted, since idempotency keys are made of them.
+        visit: Visit { number: old.visit.number + 1, ..Visit::default() },
         next_message: old.next_message,
         archive: ArchiveMark { from: old.archive.next, next: old.archive.next },
         lease: old.lease.clone(),

@@ -53,11 +53,13 @@ impl fmt::Debug for StepInfo {
     }
 }
 
+type Loaded<F> = Result<Box<dyn DynStep<F>>, Misfit>;
+
 /// A step in the registry of a flow.
 pub struct StepEntry<F: FlowMeta> {
     info: StepInfo,
     make: fn() -> Box<dyn DynStep<F>>,
-    load: fn(Value) -> Result<Box<dyn DynStep<F>>, Misfit>,
+    load: fn(Value) -> Loaded<F>,
 }
 
 /// Why the fields of a step could not be read.
@@ -105,7 +107,7 @@ impl<F: FlowMeta> StepEntry<F> {
         (self.make)()
     }
 
-    pub(crate) fn load(&self, value: Value) -> Result<Box<dyn DynStep<F>>, Misfit> {
+    pub(crate) fn load(&self, value: Value) -> Loaded<F> {
         (self.load)(value)
     }
 }
