@@ -93,8 +93,8 @@ impl<F: FlowMeta> StepEntry<F> {
                 tools: S::tools,
                 schema: || schemars::schema_for!(S),
             },
-            make: || Box::new(Erased(S::default())),
-            load: |value| Ok(Box::new(Erased(read::<S>(value)?))),
+            make: || Box::new(Erased::new(S::default())),
+            load: |value| Ok(Box::new(Erased::new(read::<S>(value)?))),
         }
     }
 
@@ -159,7 +159,11 @@ impl<F: FlowMeta> Steps<F> {
         S: Step,
         S::Kind: StepKind<S, Flow = F>,
     {
-        let entry = StepEntry::of::<S>();
+        self.push(StepEntry::of::<S>());
+        self
+    }
+
+    fn push(&mut self, entry: StepEntry<F>) {
         let index = Arc::make_mut(&mut self.index);
         let place = self.entries.len();
         index.entry(entry.info.name.clone()).or_insert(place);
@@ -167,7 +171,6 @@ impl<F: FlowMeta> Steps<F> {
             index.entry((*alias).into()).or_insert(place);
         }
         Arc::make_mut(&mut self.entries).push(entry);
-        self
     }
 
     /// Takes a step out, if it is there.
