@@ -4,6 +4,7 @@ use std::pin::Pin;
 use serde_json::Value;
 
 use super::extract::{ask_also, fill, missing};
+use super::registry::{Misfit, read_into};
 use super::{
     Action, ActionCx, Collect, Crossing, Decide, Effect, FlowMeta, Gate, Kind, ModelError, Reply,
     Slot, Step, StepCx, kind,
@@ -271,6 +272,7 @@ type Running<'a, T> = Pin<Box<dyn Future<Output = Result<T, StepError>> + Send +
 /// are put together to is in [`arrive`] and [`dispatch`].
 pub(crate) trait DynStep<F: FlowMeta>: Send + Sync {
     fn save(&self) -> serde_json::Result<Value>;
+    fn load(&mut self, fields: Value) -> Result<(), Misfit>;
     fn reset(&mut self);
     fn start<'a>(&'a mut self, cx: &'a mut StepCx<'_, F>) -> Running<'a, ()>;
     fn restore<'a>(&'a mut self, cx: &'a mut StepCx<'_, F>) -> Running<'a, ()>;
@@ -332,19 +334,24 @@ pub(crate) async fn dispatch<F: FlowMeta>(
     }
 }
 
-fn unreadable(step: &str, error: &serde_json::Error) -> StepError {
-    StepError::terminal(format!("the payload of step `{step}` cannot be read: {error}"))
+fn refuse<'a>(step: &str, error: &serde_json::Error) -> Running<'a, ()> {
+    let reason = format!("the payload of step `{step}` cannot be read: {error}");
+    Box::pin(ready(Err(StepError::terminal(reason))))
 }
 
-pub(crate) struct Erased<S: Step> {
+struct Erased<S: Step> {
     step: S,
     next: Option<S::Next>,
 }
 
-impl<S: Step> Erased<S> {
-    pub(crate) fn new(step: S) -> Self {
-        Self { step, next: None }
-    }
+/// A step as it is when it was never entered.
+pub(super) fn make<F, S>() -> Box<dyn DynStep<F>>
+where
+    F: FlowMeta,
+    S: Step,
+    S::Kind: StepKind<S, Flow = F>,
+{
+    Box::new(Erased { step: S::default(), next: None })
 }
 
 impl<F, S> DynStep<F> for Erased<S>
@@ -355,6 +362,10 @@ where
 {
     fn save(&self) -> serde_json::Result<Value> {
         serde_json::to_value(&self.step)
+    }
+
+    fn load(&mut self, fields: Value) -> Result<(), Misfit> {
+        read_into(&mut self.step, fields)
     }
 
     fn reset(&mut self) {
@@ -372,7 +383,7 @@ where
     fn enter<'a>(&'a mut self, input: Payload, cx: &'a mut StepCx<'_, F>) -> Running<'a, ()> {
         match input.take::<S::Input>() {
             Ok(input) => Box::pin(S::Kind::enter(&mut self.step, input, cx)),
-            Err(error) => Box::pin(ready(Err(unreadable(S::NAME, &error)))),
+            Err(error) => refuse(S::NAME, &error),
         }
     }
 
@@ -399,8 +410,8 @@ where
 
     fn leave(&mut self) -> Transition {
         match self.next.take() {
-            Some(next) if !S::is_stay(&next) => S::transition(next),
-            _ => Transition::Stay,
+            Some(next) => S::transition(next),
+            None => Transition::Stay,
         }
     }
 
