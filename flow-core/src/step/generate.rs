@@ -1,0 +1,307 @@
+//! Lets a model speak for a reply step: the tool loop.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::cx::Scope;
+use super::{Check, Effect, FlowMeta, Reply, StepCx, ToolHost};
+use crate::error::{StepError, ToolError};
+use crate::event::{Event, Rendered};
+use crate::message::{Message, Part, Role, ToolCallPart, ToolResultPart};
+use crate::model::{
+    CallPolicy, ChatModel, ChatRequest, ChatResponse, FinishReason, ModelError, ModelEvent,
+    Sampling, ToolChoice, speak,
+};
+use crate::panic::catch_panic;
+use crate::tool::{ToolCx, ToolDefinition, ToolOutput};
+use crate::transition::Transition;
+
+/// How often a step may refuse an answer before its turn fails.
+pub const CHECK_RETRIES: u32 = 2;
+
+/// A model that a step may speak through, and how it is called.
+#[derive(Clone)]
+pub(crate) struct Speaker {
+    pub(crate) model: Arc<dyn ChatModel>,
+    pub(crate) name: Arc<str>,
+    pub(crate) policy: CallPolicy,
+    pub(crate) sampling: Sampling,
+}
+
+/// What a model has said, and where a tool has moved the flow.
+pub(super) struct Generated {
+    pub(super) text: String,
+    pub(super) transition: Option<Transition>,
+}
+
+/// Why there is no answer.
+pub(super) enum Failed {
+    Model(ModelError),
+    Step(StepError),
+}
+
+impl From<ModelError> for Failed {
+    fn from(error: ModelError) -> Self {
+        Self::Model(error)
+    }
+}
+
+/// Lets the model answer, calls the tools that it asks for, and goes on until it has answered
+/// in words or a tool has moved the flow.
+pub(super) async fn generate<S>(
+    step: &mut S,
+    cx: &mut StepCx<'_, <S as Reply>::Flow>,
+) -> Result<Generated, Failed>
+where
+    S: Reply + ToolHost<Flow = <S as Reply>::Flow>,
+{
+    let speaker = cx.scope.speaker.clone().ok_or(ModelError::Missing)?;
+    let own = S::tools();
+    let mut offered = own.clone();
+    let flow_tools = cx.scope.tools.iter();
+    offered.extend(flow_tools.filter(|tool| own.iter().all(|own| own.name != tool.name)).cloned());
+    let tools = Reply::tools(step, offered, cx);
+    let system = step.instructions(cx);
+
+    let mut messages = cx.scope.history();
+    let mut refused = 0;
+    let mut rounds = 0;
+    loop {
+        let mut request = ChatRequest::new(messages.clone())
+            .tools(tools.clone())
+            .sampling(speaker.sampling.clone());
+        if !system.as_str().is_empty() {
+            request = request.system(system.as_str());
+        }
+        if rounds == speaker.policy.tool_rounds {
+            // The last round: the model has to answer with what it has.
+            request = request.tool_choice(ToolChoice::None);
+        }
+        let response = ask(cx.scope, &speaker, &request).await?;
+        let (parts, calls) = name_calls(response.parts, &messages);
+        let text = texts(&parts);
+        if calls.is_empty() {
+            if let Check::Retry(reason) = step.check_response(&text, cx) {
+                if refused == CHECK_RETRIES {
+                    return Err(Failed::Step(StepError::new(format!(
+                        "the step refused {} answers of the model; the last reason: {reason}",
+                        refused + 1
+                    ))));
+                }
+                refused += 1;
+                // Neither the refused answer nor the reason becomes part of the history.
+                messages.push(cx.scope.draft(Role::Assistant, parts));
+                messages.push(cx.scope.draft(Role::User, vec![Part::text(reason)]));
+                continue;
+            }
+            cx.scope.effects.push(Effect::Answer { parts, text: text.clone() });
+            return Ok(Generated { text, transition: None });
+        }
+        if rounds == speaker.policy.tool_rounds {
+            return Err(ModelError::ToolRounds { limit: speaker.policy.tool_rounds }.into());
+        }
+        rounds += 1;
+        messages.push(cx.scope.draft(Role::Assistant, parts.clone()));
+        cx.scope.effects.push(Effect::Answer { parts, text });
+
+        let mut transition = None;
+        let mut results = Vec::new();
+        for call in calls {
+            let result = if transition.is_some() {
+                Err("not called: another tool of this round has moved the conversation".to_owned())
+            } else {
+                match run_tool(step, cx, &speaker.policy, &tools, &call).await {
+                    Ok(output) => {
+                        transition = output.transition;
+                        Ok(output.result)
+                    }
+                    Err(error) => Err(error.to_string()),
+                }
+            };
+            results.push(finish_call(cx.scope, &speaker.policy, call, result));
+        }
+        messages.push(cx.scope.draft(Role::Tool, results.clone()));
+        cx.scope.effects.push(Effect::Record { role: Role::Tool, parts: results });
+        if transition.is_some() {
+            return Ok(Generated { text: String::new(), transition });
+        }
+    }
+}
+
+/// Calls the model, tells listeners its pieces, counts its tokens.
+async fn ask(
+    scope: &mut Scope,
+    speaker: &Speaker,
+    request: &ChatRequest,
+) -> Result<ChatResponse, ModelError> {
+    let events = scope.events.clone();
+    let step = scope.step.clone();
+    let observe = |event: ModelEvent| {
+        if let ModelEvent::TextDelta(text) = event {
+            let step = step.clone();
+            events.emit(|| Event::TextDelta { step, text });
+        }
+    };
+    let begin = || {
+        let step = step.clone();
+        events.emit(|| Event::TextStart { step });
+    };
+    let name = &speaker.name;
+    let response =
+        speak(&*speaker.model, name, request, &speaker.policy, &begin, &observe).await?;
+    scope.events.emit(|| Event::TextEnd { step: step.clone() });
+    let usage = response.usage;
+    scope.usage += usage;
+    scope.events.emit(|| Event::Usage { step: step.clone(), model: name.to_string(), usage });
+    let model = || name.to_string();
+    if response.finish == FinishReason::Refusal {
+        return Err(ModelError::Refused { model: model(), reason: response.text() });
+    }
+    if response.text().is_empty() && response.tool_calls().next().is_none() {
+        let reason = "it has neither text nor a tool call".to_owned();
+        return Err(ModelError::Malformed { model: model(), reason });
+    }
+    Ok(response)
+}
+
+/// Calls one tool of the step or of the flow.
+async fn run_tool<S>(
+    step: &mut S,
+    cx: &mut StepCx<'_, <S as Reply>::Flow>,
+    policy: &CallPolicy,
+    tools: &[ToolDefinition],
+    call: &ToolCallPart,
+) -> Result<ToolOutput, ToolError>
+where
+    S: Reply + ToolHost<Flow = <S as Reply>::Flow>,
+{
+    let (id, tool) = (call.id.clone(), call.name.clone());
+    let arguments = call.arguments.clone();
+    cx.scope.events.emit(|| Event::ToolCall { id, tool, arguments });
+    if !tools.iter().any(|tool| tool.name == call.name) {
+        let known: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        return Err(ToolError::Unknown { tool: call.name.clone(), known: known.join(", ") });
+    }
+    let limit = policy.tool_timeout;
+    let failed = |reason| ToolError::Failed { tool: call.name.clone(), reason, retryable: true };
+    let own = S::tools().iter().any(|tool| tool.name == call.name);
+    let arguments = call.arguments.clone();
+    let result = if own {
+        let running = step.call_tool(cx, &call.name, arguments);
+        tokio::time::timeout(limit, catch_panic(running)).await
+    } else {
+        let key = format!("{}:{}:{}", cx.scope.session, cx.scope.visit, call.id);
+        let scope = &*cx.scope;
+        let tool_cx = ToolCx::new(scope.session.clone(), &*scope.turn, &*scope.step, key);
+        let running = cx.flow.call_tool(&tool_cx, &call.name, arguments);
+        tokio::time::timeout(limit, catch_panic(running)).await
+    };
+    match result {
+        Ok(Ok(result)) => result,
+        Ok(Err(message)) => Err(failed(format!("it panicked: {message}"))),
+        Err(_) => Err(failed(format!("it did not return within {limit:?}"))),
+    }
+}
+
+/// Tells the result of a call, and makes it what the model is told.
+fn finish_call(
+    scope: &Scope,
+    policy: &CallPolicy,
+    call: ToolCallPart,
+    result: Result<Value, String>,
+) -> Part {
+    let is_error = result.is_err();
+    let (value, content) = match result {
+        Ok(Value::String(text)) => (Value::from(text.clone()), text),
+        Ok(value) => {
+            let content = value.to_string();
+            (value, content)
+        }
+        Err(error) => (Value::from(error.clone()), error),
+    };
+    let (id, tool) = (call.id.clone(), call.name.clone());
+    scope.events.emit(|| Event::ToolResult { id, tool, result: value, failed: is_error });
+    let content = cut_middle(content, policy.tool_result_bytes);
+    Part::ToolResult(ToolResultPart { id: call.id, name: call.name, content, is_error })
+}
+
+/// Leaves the middle out of a text that is too long.
+fn cut_middle(text: String, limit: usize) -> String {
+    if text.len() <= limit {
+        return text;
+    }
+    let mut head = limit / 2;
+    while !text.is_char_boundary(head) {
+        head -= 1;
+    }
+    let mut tail = text.len() - limit / 2;
+    while !text.is_char_boundary(tail) {
+        tail += 1;
+    }
+    format!("{}\n[{} bytes left out]\n{}", &text[..head], tail - head, &text[tail..])
+}
+
+/// Gives every call an id that no other call of the conversation has.
+fn name_calls(parts: Vec<Part>, messages: &[Message]) -> (Vec<Part>, Vec<ToolCallPart>) {
+    let mut taken: BTreeSet<String> = messages
+        .iter()
+        .flat_map(|message| &message.parts)
+        .filter_map(|part| match part {
+            Part::ToolCall(call) => Some(call.id.clone()),
+            _ => None,
+        })
+        .collect();
+    let mut calls = Vec::new();
+    let parts = parts
+        .into_iter()
+        .map(|part| match part {
+            Part::ToolCall(mut call) => {
+                let wanted = if call.id.is_empty() { "call".to_owned() } else { call.id.clone() };
+                let mut id = wanted.clone();
+                let mut n = 2;
+                while id.is_empty() || !taken.insert(id.clone()) {
+                    id = format!("{wanted}-{n}");
+                    n += 1;
+                }
+                call.id = id;
+                calls.push(call.clone());
+                Part::ToolCall(call)
+            }
+            other => other,
+        })
+        .collect();
+    (parts, calls)
+}
+
+fn texts(parts: &[Part]) -> String {
+    let texts = parts.iter().filter_map(|part| match part {
+        Part::Text { text } => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_result_loses_its_middle_at_character_boundaries() {
+        assert_eq!(cut_middle("short".into(), 5), "short");
+        let cut = cut_middle("ü".repeat(50_000), 100);
+        assert!(cut.starts_with("üü") && cut.ends_with("üü"), "{cut}");
+        assert!(cut.contains("[99900 bytes left out]"), "{cut}");
+    }
+
+    #[test]
+    fn calls_get_ids_of_their_own() {
+        let call = |id: &str| {
+            Part::ToolCall(ToolCallPart { id: id.into(), name: "t".into(), arguments: Value::Null })
+        };
+        let (_, calls) = name_calls(vec![call("a"), call("a"), call(""), call("")], &[]);
+        let ids: Vec<_> = calls.iter().map(|call| call.id.as_str()).collect();
+        assert_eq!(ids, ["a", "a-2", "call", "call-2"]);
+    }
+}
