@@ -8,6 +8,8 @@ mod method;
 mod paths;
 mod slot;
 mod step;
+#[cfg(test)]
+mod tests;
 mod tools;
 
 use proc_macro::TokenStream;

@@ -15,6 +15,7 @@ use crate::session::{Migrations, SessionDoc};
 use crate::step::{EventSink, Resolver};
 use crate::store::SessionStore;
 use crate::time::{Clock, SystemClock};
+use crate::tool::ToolDefinition;
 use crate::transition::Target;
 
 /// Tool names that the framework keeps for itself.
@@ -169,6 +170,8 @@ pub(crate) struct FlowSlot<F: Flow> {
     /// What `define_steps` made of it when the engine was built, and its digest.
     pub(super) checked: Steps<F>,
     pub(super) digest: Arc<str>,
+    /// The flow's own tools as they are declared.
+    pub(super) tools: Vec<ToolDefinition>,
     pub(super) migrations: Migrations,
 }
 
@@ -190,7 +193,7 @@ impl<F: Flow> FlowSlot<F> {
         let migrations = F::migrations();
         migrations.check(F::ID, F::VERSION)?;
         let digest = digest(&checked).into();
-        Ok(Self { flow, declared, checked, digest, migrations })
+        Ok(Self { flow, declared, checked, digest, tools: F::tools(), migrations })
     }
 }
 
@@ -293,10 +296,7 @@ pub(super) fn check_steps<F: Flow>(flow: &F, steps: &Steps<F>) -> Result<(), Bui
     Ok(())
 }
 
-fn check_tools<F: FlowMeta>(
-    place: &str,
-    tools: Vec<crate::tool::ToolDefinition>,
-) -> Result<(), BuildError> {
+fn check_tools<F: FlowMeta>(place: &str, tools: Vec<ToolDefinition>) -> Result<(), BuildError> {
     let flow = || F::ID.to_owned();
     let mut names = std::collections::HashSet::new();
     for tool in tools {

@@ -9,6 +9,7 @@ use futures_core::Stream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::build::Registered;
 use super::{Core, TurnOutcome, TurnRequest};
@@ -52,10 +53,8 @@ impl TurnHandle {
         let cancel = CancellationToken::new();
         let session = request.session.clone();
         let token = cancel.clone();
-        let task =
-            tokio::spawn(
-                async move { flow?.run(core, request, EventSink(Some(sender)), token).await },
-            );
+        let turn = async move { flow?.run(core, request, EventSink(Some(sender)), token).await };
+        let task = tokio::spawn(turn.in_current_span());
         Self { session, events, task, cancel }
     }
 

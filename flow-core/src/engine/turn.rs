@@ -226,8 +226,8 @@ async fn prepare<F: Flow>(
         error,
     })?;
     let steps = flow.define_steps(slot.declared.clone());
-    let (steps, digest) = if steps.is_same(&slot.declared) || steps.is_same(&slot.checked) {
-        (slot.checked.clone(), slot.digest.clone())
+    let (steps, digest) = if steps.is_same(&slot.checked) {
+        (steps, slot.digest.clone())
     } else {
         check_steps(&flow, &steps)?;
         let digest = digest(&steps).into();
@@ -302,8 +302,7 @@ async fn work<F: Flow>(
         let reason = reason.clone();
         return Err(SessionError::Ended { session: session.to_string(), reason }.into());
     }
-    let tools = flow.define_tools(F::tools());
-    drop(tools);
+    let tools = flow.define_tools(slot.tools.clone());
 
     let doc = ledger.doc();
     let cursor = find_step(&steps, doc)?;
@@ -343,6 +342,7 @@ async fn work<F: Flow>(
         effects: Vec::new(),
         notes: Vec::new(),
         context: merged,
+        tools,
         events: events.clone(),
         now,
         ledger: Some(ledger),

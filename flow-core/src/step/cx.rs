@@ -14,7 +14,7 @@ use crate::id::SessionId;
 use crate::ledger::Ledger;
 use crate::session::Question;
 use crate::time::Timestamp;
-use crate::tool::{ToolCall, ToolCx};
+use crate::tool::{ToolCall, ToolCx, ToolDefinition};
 
 /// Something that a step does to the conversation. It is done with the transition that the
 /// step returns: a step that fails has said nothing.
@@ -47,6 +47,8 @@ pub(crate) struct Scope {
     pub(crate) effects: Vec<Effect>,
     pub(crate) notes: Vec<String>,
     pub(crate) context: Map<String, Value>,
+    /// The tools of the flow, as `define_tools` has left them.
+    pub(crate) tools: Vec<ToolDefinition>,
     pub(crate) events: EventSink,
     pub(crate) now: Timestamp,
     /// The document; nothing for a step that is run outside of a turn.
@@ -126,6 +128,11 @@ impl<'a, F: FlowMeta> StepCx<'a, F> {
     /// A value that the caller of the turn or the flow's `init` put into the context.
     pub fn context(&self, key: &str) -> Option<&Value> {
         self.scope.context.get(key)
+    }
+
+    /// The tools of the flow in this turn, as its `define_tools` has left them.
+    pub fn tools(&self) -> &[ToolDefinition] {
+        &self.scope.tools
     }
 
     /// Says something to the user and keeps it in the history.

@@ -41,5 +41,3 @@ pub(crate) use registry::{Misfit, read};
 pub use registry::{StepEntry, StepInfo, Steps};
 pub use reply::{Check, Reply};
 pub use slot::{Form, Pattern, Resolver, Slot, SlotField};
-#[doc(hidden)]
-pub use slot::{get_slot, set_slot};

@@ -60,6 +60,7 @@ impl<F: FlowMeta> StepHarness<F> {
             effects: Vec::new(),
             notes: Vec::new(),
             context: Map::new(),
+            tools: F::tools(),
             events: EventSink(Some(sender)),
             now: Timestamp::now(),
             ledger: None,
