@@ -17,7 +17,7 @@ use crate::ledger::Ledger;
 use crate::message::{Message, Role};
 use crate::outcome::Outcome;
 use crate::session::{MAIN_MEMORY, PathEntry, Question, Waiting};
-use crate::step::{ActionCx, Arrival, DynStep, Effect, Scope, StepCx, read};
+use crate::step::{ActionCx, Arrival, DynStep, Effect, Scope, StepCx, arrive, dispatch, read};
 use crate::transition::{Payload, Transition};
 
 /// How many of the last steps an error about a runaway turn names.
@@ -178,7 +178,7 @@ impl<F: Flow> Run<F> {
     async fn drive(&mut self) -> Result<(), Error> {
         self.wake(self.cursor)?;
         if self.visit.entered && !self.created {
-            self.with_step(|step, cx| step.restore(cx)).await?;
+            self.restore().await.map_err(|error| self.step_error(error))?;
             self.flush_effects();
         }
         while self.pause.is_none() {
@@ -222,7 +222,8 @@ impl<F: Flow> Run<F> {
                 let cx = StepCx::new(&*flow, &mut self.state, &mut self.scope);
                 return flow.spawn_steps(&mut ActionCx::new(cx)).await;
             }
-            self.call_step(|step, cx| step.dispatch(cx)).await
+            let (step, mut cx) = self.current()?;
+            dispatch(step, &mut cx).await
         }
         .instrument(span)
         .await
@@ -240,7 +241,8 @@ impl<F: Flow> Run<F> {
             input: std::mem::take(&mut self.visit.input),
             start: nowhere && self.visit.from.is_none(),
         };
-        let arrived = self.call_step(|step, cx| step.arrive(arrival, cx)).await;
+        let (step, mut cx) = self.current()?;
+        let arrived = arrive(step, arrival, &mut cx).await;
         if arrived.is_err() {
             let committed = committed.then(|| self.ledger().doc().visit.input.clone()).flatten();
             let input = committed.or(spare);
@@ -249,30 +251,17 @@ impl<F: Flow> Run<F> {
         arrived
     }
 
-    /// Calls the current step.
-    async fn call_step<T>(
-        &mut self,
-        call: impl for<'a> FnOnce(
-            &'a mut dyn DynStep<F>,
-            &'a mut StepCx<'_, F>,
-        ) -> Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>,
-    ) -> Result<T> {
+    /// The current step, and what it works with.
+    fn current(&mut self) -> Result<(&mut dyn DynStep<F>, StepCx<'_, F>)> {
         let Some(step) = &mut self.live[self.cursor] else {
             return Err(StepError::terminal("the step is not loaded"));
         };
-        let mut cx = StepCx::new(&*self.flow, &mut self.state, &mut self.scope);
-        call(&mut **step, &mut cx).await
+        Ok((&mut **step, StepCx::new(&*self.flow, &mut self.state, &mut self.scope)))
     }
 
-    /// Calls the current step outside of the error handling of the loop.
-    async fn with_step<T>(
-        &mut self,
-        call: impl for<'a> FnOnce(
-            &'a mut dyn DynStep<F>,
-            &'a mut StepCx<'_, F>,
-        ) -> Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>,
-    ) -> Result<T, Error> {
-        self.call_step(call).await.map_err(|error| self.step_error(error))
+    async fn restore(&mut self) -> Result<()> {
+        let (step, mut cx) = self.current()?;
+        step.restore(&mut cx).await
     }
 
     /// Does what a transition says.
@@ -338,7 +327,8 @@ impl<F: Flow> Run<F> {
 
     /// Leaves the current step.
     async fn leave(&mut self) -> Result<(), Failure> {
-        self.call_step(|step, cx| step.exit(cx)).await.map_err(Failure::Step)?;
+        let (step, mut cx) = self.current().map_err(Failure::Step)?;
+        step.exit(&mut cx).await.map_err(Failure::Step)?;
         self.flush_effects();
         let step = self.scope.step.clone();
         self.scope.events.emit(|| Event::StepExit { step });
