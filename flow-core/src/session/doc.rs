@@ -210,7 +210,7 @@ pub struct Visit {
     /// How many tools an action has called in those of its runs that were committed. The
     /// calls of the next run are counted on from here, so that their idempotency keys are
     /// new ones.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "none")]
     pub calls: u32,
     /// What the user said in the turn that led here and no step has consumed. Nothing once
     /// that turn is over.
@@ -219,6 +219,12 @@ pub struct Visit {
     /// The caller's id of the turn that led here. Nothing once that turn is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<String>,
+}
+
+/// Few visits have calls to count.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn none(calls: &u32) -> bool {
+    *calls == 0
 }
 
 /// A payload may be null, which is not the same as none.

@@ -432,7 +432,8 @@ mod tests {
         for (field, part) in [
             (
                 "visit",
-                json!({ "number": 3, "entered": false, "from": "Old", "input": { "a": 1 }, "asked": 2, "calls": 1 }),
+                json!({ "number": 3, "entered": false, "from": "Old", "input": { "a": 1 }, "asked": 2,
+                    "calls": 1, "message": "two nights", "turn": "m-1" }),
             ),
             (
                 "memory",

@@ -1,6 +1,7 @@
 //! The engine: order of hooks, commits, guards, failures, cancellation, bad input.
 
 mod commits;
+mod declarations;
 mod failures;
 mod guards;
 mod hooks;
