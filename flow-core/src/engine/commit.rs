@@ -125,8 +125,10 @@ impl<F: Flow> Run<F> {
             from: self.visit.from.clone(),
             input: self.visit.input.to_json().map_err(|e| unwritable(doc, "visit.input", &e))?,
             asked: self.scope.asked,
+            calls: self.scope.ordinal,
         };
-        if !doc.effects.is_empty() && visit.number != doc.visit.number {
+        // Both kinds of commits that are built here end a run of the step, and its calls.
+        if !doc.effects.is_empty() {
             delta.effects = Some(BTreeMap::new());
         }
         delta.visit = (doc.visit != visit).then_some(visit);

@@ -296,7 +296,7 @@ async fn work<F: Flow>(
         turn,
         step: name,
         visit: doc.visit.number,
-        ordinal: 0,
+        ordinal: doc.visit.calls,
         message: request.message.clone(),
         last_message: request.message.clone(),
         asked_fields,

@@ -207,6 +207,14 @@ pub struct Visit {
     /// How many questions a collect step has asked in this visit.
     #[serde(default)]
     pub asked: u32,
+    /// How many tool calls the step has made in this visit, in turns that are over. The next
+    /// one counts on from here, so that no two calls have one idempotency key.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub calls: u32,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// A payload may be null, which is not the same as none.

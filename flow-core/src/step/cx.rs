@@ -32,7 +32,7 @@ pub(crate) struct Scope {
     pub(crate) turn: Arc<str>,
     pub(crate) step: Arc<str>,
     pub(crate) visit: u64,
-    /// How many tool calls the step has made in this visit.
+    /// How many tool calls the step has made in this visit, in earlier turns too.
     pub(crate) ordinal: u32,
     /// What the user said and no step has consumed.
     pub(crate) message: Option<String>,

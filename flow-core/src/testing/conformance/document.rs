@@ -119,6 +119,7 @@ fn any_delta(dice: &mut fastrand::Rng, doc: &SessionDoc, round: u64) -> Delta {
             from: dice.bool().then(|| "A".into()),
             input: dice.bool().then(&mut value),
             asked: dice.u32(..),
+            calls: dice.u32(..),
         });
     }
     if part(dice) {

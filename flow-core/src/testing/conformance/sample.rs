@@ -53,6 +53,7 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
             from: Some("Explore".into()),
             input: Some(json!({"room": 7})),
             asked: 1,
+            calls: 3,
         },
         state: json!({"room": 7, "guests": null}),
         steps: BTreeMap::from([
