@@ -1,6 +1,12 @@
 //! What the integration tests share.
 
+pub mod failing_store;
 pub mod mongo_server;
 pub mod recording_store;
 pub mod route_flow;
 mod test_tools;
+
+/// The examples of the project's README.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

@@ -1,5 +1,7 @@
 //! The picture of a flow, and the digest of its registry.
 
+#![allow(dead_code, reason = "the flows are drawn, not run, so no way out is taken")]
+
 use flow_core::Engine;
 use flow_core::flow::digest;
 use flow_core::prelude::*;

@@ -5,6 +5,8 @@
 //! cargo run -p examples --bin migrate
 //! ```
 
+#![allow(clippy::print_stdout, reason = "it tells a person what happens")]
+
 use std::sync::Arc;
 
 use flow_core::engine::{MigrateEvent, MigrateOptions};

@@ -4,23 +4,26 @@
 //! cargo run -p examples --bin shipping
 //! ```
 //!
-//! Stop it at any point (Ctrl-C, or even `kill -9`) and start it again: it goes on where it
-//! was. The session lives in `shipping.sqlite`; `--store` takes `memory` or a MongoDB
-//! address instead, `--session` another conversation. Piped input works the same.
+//! Stop it at any point (Ctrl-C, or even `kill -9`) and start it again: it goes on where it was.
+//! The session lives in `shipping.sqlite`; see `--help` for other stores and conversations.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "it talks to a person")]
+
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
 use flow_core::error::StoreError;
 use flow_core::prelude::*;
 use flow_core::{Engine, Error, TurnRequest};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, BufReader};
 
-/// Ships parcels: asks for what it needs, lets the sender confirm, books, and tells the
-/// tracking id.
+/// Ships parcels: asks for what it needs, lets the sender confirm, books, tells the tracking id.
 #[flow(id = "shipping", version = 1, steps(Details, Confirm, Book, Receipt), state = Shipment, tools)]
 #[derive(Clone)]
 struct Shipping;
+
+type Cx<'a> = StepCx<'a, Shipping>;
 
 /// What the steps share.
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
@@ -64,11 +67,7 @@ struct Details {
 impl Collect for Details {
     type Flow = Shipping;
 
-    async fn complete(
-        &mut self,
-        data: DetailsData,
-        cx: &mut StepCx<'_, Shipping>,
-    ) -> Result<DetailsNext> {
+    async fn complete(&mut self, data: DetailsData, cx: &mut Cx<'_>) -> Result<DetailsNext> {
         cx.state.address = data.address;
         cx.state.parcels = data.parcels;
         cx.state.speed = data.speed;
@@ -76,42 +75,29 @@ impl Collect for Details {
     }
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum Answer {
-    Yes,
-    No,
-}
-
 /// Lets the sender check the shipment before it costs money.
 #[step(collect, next(Book, Details))]
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 struct Confirm {
     #[slot(one_of("yes", "no"))]
-    answer: Option<Answer>,
+    answer: Option<String>,
 }
 
 impl Collect for Confirm {
     type Flow = Shipping;
 
-    fn ask(&self, missing: &[&'static Slot], cx: &StepCx<'_, Shipping>) -> Question {
+    fn ask(&self, missing: &[&'static Slot], cx: &Cx<'_>) -> Question {
         let Shipment { address, parcels, speed, .. } = &cx.state;
         let text = format!("{parcels} parcel(s) to {address}, {speed:?}. Book them? (yes or no)");
         Question { text, ..missing[0].question() }
     }
 
-    async fn complete(
-        &mut self,
-        data: ConfirmData,
-        cx: &mut StepCx<'_, Shipping>,
-    ) -> Result<ConfirmNext> {
-        match data.answer {
-            Answer::Yes => Ok(ConfirmNext::Book),
-            Answer::No => {
-                cx.say("All right, from the beginning.");
-                Ok(ConfirmNext::Details)
-            }
+    async fn complete(&mut self, data: ConfirmData, cx: &mut Cx<'_>) -> Result<ConfirmNext> {
+        if data.answer == "no" {
+            cx.say("All right, from the beginning.");
+            return Ok(ConfirmNext::Details);
         }
+        Ok(ConfirmNext::Book)
     }
 }
 
@@ -120,9 +106,7 @@ impl Shipping {
     /// Books the parcels with the carrier and returns the tracking id.
     #[tool]
     async fn book_parcels(&self, cx: &ToolCx, parcels: u8, address: String) -> Result<String> {
-        if address.is_empty() {
-            return Err(StepError::terminal("the carrier refuses a shipment without an address"));
-        }
+        println!("(the carrier is told: {parcels} parcel(s) to {address})");
         // A carrier that honours the key books once, however often this call is made: here
         // the tracking id itself is made from the key.
         let id = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, cx.idempotency_key().as_bytes());
@@ -153,15 +137,11 @@ struct Receipt;
 impl Reply for Receipt {
     type Flow = Shipping;
 
-    fn response(&self, cx: &StepCx<'_, Shipping>) -> Option<String> {
+    fn response(&self, cx: &Cx<'_>) -> Option<String> {
         Some(format!("Booked. Your tracking id is\n{}", cx.state.tracking))
     }
 
-    async fn on_response(
-        &mut self,
-        _: &str,
-        _: &mut StepCx<'_, Shipping>,
-    ) -> Result<Option<ReceiptNext>> {
+    async fn on_response(&mut self, _: &str, _: &mut Cx<'_>) -> Result<Option<ReceiptNext>> {
         Ok(Some(ReceiptNext::End("booked".into())))
     }
 }
@@ -178,30 +158,31 @@ struct Args {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let args = Args::parse();
+async fn main() -> ExitCode {
+    let Err(error) = talk(Args::parse()).await else { return ExitCode::SUCCESS };
+    eprintln!("error: {error}");
+    ExitCode::FAILURE
+}
+
+async fn talk(args: Args) -> Result<()> {
     let store = flow_core::store::open(&args.store).await?;
-    let engine = Engine::builder()
-        .shared_store(store)
-        .flow(Shipping)
-        .lease(Duration::from_secs(5))
-        .build()?;
+    // A short lease: a run that was killed in the middle of a turn blocks the next one as long.
+    let lease = Duration::from_secs(5);
+    let engine = Engine::builder().shared_store(store).flow(Shipping).lease(lease).build()?;
 
     let mut lines = BufReader::new(tokio::io::stdin()).split(b'\n');
     let mut request = TurnRequest::new(args.session.clone());
     loop {
         let outcome = match engine.turn::<Shipping>(request.clone()).await {
-            Ok(outcome) => outcome,
             Err(Error::Store(busy @ StoreError::Busy { .. })) => {
-                // A run that was killed in the middle of a turn holds the lease for a while.
-                tell(&format!("({busy})")).await?;
+                println!("({busy})");
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 continue;
             }
-            Err(error) => return Err(error.into()),
+            outcome => outcome?,
         };
         for reply in &outcome.replies {
-            tell(reply).await?;
+            println!("{reply}");
         }
         if outcome.is_ended() {
             return Ok(());
@@ -210,16 +191,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             let Some(line) = lines.next_segment().await? else { return Ok(()) };
             match String::from_utf8(line) {
                 Ok(text) => break text,
-                Err(_) => tell("That line is not valid UTF-8; please type it again.").await?,
+                Err(_) => println!("That line is not valid UTF-8; please type it again."),
             }
         };
         request = TurnRequest::new(args.session.clone()).message(text.trim());
     }
-}
-
-async fn tell(text: &str) -> std::io::Result<()> {
-    let mut out = tokio::io::stdout();
-    out.write_all(text.as_bytes()).await?;
-    out.write_all(b"\n").await?;
-    out.flush().await
 }

@@ -15,10 +15,14 @@ use crate::session::{Migrations, SessionDoc};
 use crate::step::{EventSink, Resolver};
 use crate::store::SessionStore;
 use crate::time::{Clock, SystemClock};
+use crate::tool::ToolDefinition;
 use crate::transition::Target;
 
 /// Tool names that the framework keeps for itself.
 const RESERVED_TOOLS: [&str; 2] = ["final_answer", "end_chat"];
+
+/// Checks a flow and makes it ready to run.
+type Register = Box<dyn FnOnce() -> Result<Arc<dyn Registered>, BuildError> + Send>;
 
 /// Puts an engine together. Everything that can be wrong with a flow's declaration is found
 /// by [`build`](Self::build), before any session is touched.
@@ -32,7 +36,7 @@ const RESERVED_TOOLS: [&str; 2] = ["final_answer", "end_chat"];
 /// ```
 pub struct EngineBuilder {
     store: Option<Arc<dyn SessionStore>>,
-    flows: Vec<Box<dyn FnOnce() -> Result<Arc<dyn Registered>, BuildError> + Send>>,
+    flows: Vec<Register>,
     limits: Limits,
     durability: Durability,
     lease: Duration,
@@ -166,6 +170,8 @@ pub(crate) struct FlowSlot<F: Flow> {
     /// What `define_steps` made of it when the engine was built, and its digest.
     pub(super) checked: Steps<F>,
     pub(super) digest: Arc<str>,
+    /// The flow's own tools as they are declared.
+    pub(super) tools: Vec<ToolDefinition>,
     pub(super) migrations: Migrations,
 }
 
@@ -187,7 +193,7 @@ impl<F: Flow> FlowSlot<F> {
         let migrations = F::migrations();
         migrations.check(F::ID, F::VERSION)?;
         let digest = digest(&checked).into();
-        Ok(Self { flow, declared, checked, digest, migrations })
+        Ok(Self { flow, declared, checked, digest, tools: F::tools(), migrations })
     }
 }
 
@@ -290,10 +296,7 @@ pub(super) fn check_steps<F: Flow>(flow: &F, steps: &Steps<F>) -> Result<(), Bui
     Ok(())
 }
 
-fn check_tools<F: FlowMeta>(
-    place: &str,
-    tools: Vec<crate::tool::ToolDefinition>,
-) -> Result<(), BuildError> {
+fn check_tools<F: FlowMeta>(place: &str, tools: Vec<ToolDefinition>) -> Result<(), BuildError> {
     let flow = || F::ID.to_owned();
     let mut names = std::collections::HashSet::new();
     for tool in tools {

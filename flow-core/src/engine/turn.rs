@@ -26,7 +26,7 @@ use crate::session::{
     Waiting,
 };
 use crate::step::{EventSink, Scope};
-use crate::store::{Grant, OpenRequest, SessionStore};
+use crate::store::{Grant, OpenRequest, Opened, SessionStore};
 use crate::time::Timestamp;
 
 /// Runs a turn, tells its events, and gives the session back whatever happens.
@@ -80,58 +80,45 @@ async fn take_turn<F: Flow>(
 ) -> Result<TurnOutcome, Error> {
     check_request(core, &request)?;
     let session = request.session.clone();
-    let _place = tokio::select! {
+    let place = tokio::select! {
         biased;
         () = cancel.cancelled() => return Err(cancelled(&session)),
         place = core.queue.enter(&session) => place,
     };
 
-    let mut flow = slot.flow.clone();
-    let mut context = request.context.clone();
-    let mut init = InitCx {
-        session: &session,
-        turn: &turn,
-        message: request.message.as_deref(),
-        context: &mut context,
-    };
-    let hook = |hook, error| {
-        Error::from(TurnError::Hook {
-            flow: F::ID.to_owned(),
-            session: session.to_string(),
-            hook,
-            error,
-        })
-    };
-    let initialised = tokio::select! {
+    let prepared = tokio::select! {
         biased;
         () = cancel.cancelled() => return Err(cancelled(&session)),
-        result = catch_panic(flow.init(&mut init)) => result,
+        prepared = catch_panic(prepare(slot, request, turn)) => prepared,
     };
-    initialised
-        .map_err(|message| panicked::<F>(&session, message))?
-        .map_err(|error| hook("init", error))?;
-    let steps = flow.define_steps(slot.declared.clone());
-    let (steps, digest) = if steps.is_same(&slot.declared) || steps.is_same(&slot.checked) {
-        (slot.checked.clone(), slot.digest.clone())
-    } else {
-        check_steps(&flow, &steps)?;
-        let digest = digest(&steps).into();
-        (steps, digest)
-    };
+    let mut prepared = prepared.map_err(|message| panicked::<F>(&session, message))??;
 
-    let open = OpenRequest {
-        id: &session,
-        flow: F::ID,
-        version: F::VERSION,
-        holder: &core.holder,
-        ttl: core.lease,
+    let mut opening = Box::pin(open::<F>(core.clone(), session.clone()));
+    let opened = tokio::select! {
+        biased;
+        () = cancel.cancelled() => {
+            // The lease may be granted all the same, so it is given back before the next turn.
+            let store = core.store.clone();
+            let id = session.clone();
+            let give_back = async move {
+                if let Ok(opened) = opening.await {
+                    let _ = store.release(&id, &opened.grant).await;
+                }
+            };
+            let give_back = tokio::time::timeout(patience(core), give_back);
+            tokio::spawn(async move {
+                let _ = give_back.await;
+                drop(place);
+            });
+            return Err(cancelled(&session));
+        }
+        opened = &mut opening => opened?,
     };
-    let span = tracing::debug_span!("open", session = %session);
-    let opened = core.store.open(&open).instrument(span).await?;
-    let held = Held::new(core, &session, opened.grant.clone());
-    events.emit(|| Event::TurnStart { session: session.as_str().into(), turn: turn.clone() });
+    let mut held = Held::new(core, &session, opened.grant.clone());
+    let turn = prepared.turn.clone();
+    events.emit(|| Event::TurnStart { session: session.as_str().into(), turn });
 
-    if let Some(id) = &request.turn_id
+    if let Some(id) = &prepared.request.turn_id
         && let Some(doc) = &opened.doc
         && let Some(record) = doc.turns.iter().find(|record| record.id == *id)
     {
@@ -144,17 +131,16 @@ async fn take_turn<F: Flow>(
             outcome: record.outcome.clone(),
             repeated: true,
         };
-        held.give_back().await?;
+        let _ = tokio::time::timeout(patience(core), held.give_back()).await;
         return Ok(outcome);
     }
 
-    let closing = held.closing.clone();
-    let prepared = Prepared { slot, flow, steps, digest, context, turn, request, closing };
+    prepared.closing = held.closing.clone();
     let work = catch_panic(work(core, prepared, opened.doc, &opened.grant, events));
     let result = tokio::select! {
         biased;
         () = cancel.cancelled() => Err(cancelled(&session)),
-        () = held.lost() => Err(lost(core, &session, &opened.grant).await),
+        error = held.lost() => Err(error.into()),
         result = work => result.unwrap_or_else(|message| Err(panicked::<F>(&session, message))),
     };
     match result {
@@ -163,19 +149,20 @@ async fn take_turn<F: Flow>(
             Ok(outcome)
         }
         Err(error) => {
-            held.record(&error).await;
+            let _ = tokio::time::timeout(patience(core), held.record(&error)).await;
             Err(error)
         }
     }
 }
 
-fn panicked<F: Flow>(session: &SessionId, message: String) -> Error {
-    TurnError::Panicked { flow: F::ID.to_owned(), session: session.to_string(), message }.into()
+/// How long a turn that is over waits for the store: once its lease has run out, there is
+/// nothing to give back any more.
+fn patience(core: &Core) -> Duration {
+    core.lease.max(Duration::from_secs(1))
 }
 
-async fn lost(core: &Core, session: &SessionId, grant: &Grant) -> Error {
-    let current = core.store.load(session).await.ok().flatten().map_or(0, |doc| doc.lease.token);
-    StoreError::LeaseLost { session: session.clone(), token: grant.token, current }.into()
+fn panicked<F: Flow>(session: &SessionId, message: String) -> Error {
+    TurnError::Panicked { flow: F::ID.to_owned(), session: session.to_string(), message }.into()
 }
 
 fn check_request(core: &Core, request: &TurnRequest) -> Result<(), Error> {
@@ -206,6 +193,49 @@ struct Prepared<F: Flow> {
     closing: Arc<AtomicBool>,
 }
 
+async fn open<F: Flow>(core: Arc<Core>, session: SessionId) -> Result<Opened, StoreError> {
+    let request = OpenRequest {
+        id: &session,
+        flow: F::ID,
+        version: F::VERSION,
+        holder: &core.holder,
+        ttl: core.lease,
+    };
+    let span = tracing::debug_span!("open", session = %session);
+    core.store.open(&request).instrument(span).await
+}
+
+/// Makes the flow ready for the turn, before its session is known.
+async fn prepare<F: Flow>(
+    slot: Arc<FlowSlot<F>>,
+    request: TurnRequest,
+    turn: Arc<str>,
+) -> Result<Prepared<F>, Error> {
+    let mut flow = slot.flow.clone();
+    let mut context = request.context.clone();
+    let mut init = InitCx {
+        session: &request.session,
+        turn: &turn,
+        message: request.message.as_deref(),
+        context: &mut context,
+    };
+    flow.init(&mut init).await.map_err(|error| TurnError::Hook {
+        flow: F::ID.to_owned(),
+        session: request.session.to_string(),
+        hook: "init",
+        error,
+    })?;
+    let steps = flow.define_steps(slot.declared.clone());
+    let (steps, digest) = if steps.is_same(&slot.checked) {
+        (slot.checked.clone(), slot.digest.clone())
+    } else {
+        check_steps(&flow, &steps)?;
+        let digest = digest(&steps).into();
+        (steps, digest)
+    };
+    Ok(Prepared { slot, flow, steps, digest, context, turn, request, closing: Arc::default() })
+}
+
 /// The turn from the opened document to the last commit.
 async fn work<F: Flow>(
     core: &Arc<Core>,
@@ -231,7 +261,7 @@ async fn work<F: Flow>(
 
     let mut created = doc.is_none();
     let mut ledger = match doc {
-        None => Ledger::new(core.store.clone(), grant.clone(), begin(0)),
+        None => Ledger::new(core.store.clone(), grant.clone(), begin(0)?),
         Some(doc) => {
             let version = doc.version;
             let stored = migrate::<F>(&slot, &steps, &doc)?;
@@ -256,7 +286,8 @@ async fn work<F: Flow>(
                 Restore::Keep(doc) => keep(&mut ledger, *doc),
                 Restore::Fresh { reason } => {
                     created = true;
-                    let kept_as = supersede(&mut ledger, begin, now);
+                    let new = begin(ledger.doc().revision)?;
+                    let kept_as = supersede(&mut ledger, new, now);
                     events.emit(|| Event::SessionSuperseded { reason, kept_as });
                 }
             }
@@ -271,8 +302,7 @@ async fn work<F: Flow>(
         let reason = reason.clone();
         return Err(SessionError::Ended { session: session.to_string(), reason }.into());
     }
-    let tools = flow.define_tools(F::tools());
-    drop(tools);
+    let tools = flow.define_tools(slot.tools.clone());
 
     let doc = ledger.doc();
     let cursor = find_step(&steps, doc)?;
@@ -291,36 +321,49 @@ async fn work<F: Flow>(
         Some(Waiting::Message { question: Some(question) }) => question.fields.clone(),
         _ => Vec::new(),
     };
+    // A turn that is sent again goes on from its last crossing: what the user said is in the
+    // history already, and steps that have read it do not read it again.
+    let resumed = request.turn_id.is_some() && doc.visit.turn == request.turn_id;
+    let unread = doc.visit.message.clone();
+    let said = request.message.filter(|_| !resumed);
+    let goes_on = said.is_none();
+    let message = said.clone().or(unread);
     let scope = Scope {
         session,
         turn,
         step: name,
         visit: doc.visit.number,
         ordinal: doc.visit.calls,
-        message: request.message.clone(),
-        last_message: request.message.clone(),
+        unrecorded: false,
+        last_message: message.clone(),
+        message,
         asked_fields,
         asked: doc.visit.asked,
         effects: Vec::new(),
         notes: Vec::new(),
         context: merged,
+        tools,
         events: events.clone(),
         now,
         ledger: Some(ledger),
     };
     let mut run = Run::new(core.clone(), flow, steps, digest, cursor, scope, created)?;
-    if let Some(message) = request.message {
+    run.turn_id = request.turn_id;
+    if goes_on {
+        run.keep_edges();
+    }
+    if let Some(message) = said {
         run.record_message(Role::User, message);
     }
     if let Some(reason) = run.escalation() {
-        return run.park(reason, request.turn_id).await;
+        return run.park(reason).await;
     }
     let flow = run.flow().clone();
     flow.run(&mut run).await.map_err(|error| match error.into_source::<Error>() {
         Ok(error) => error,
         Err(error) => hook_error::<F>(&run, "run", error),
     })?;
-    run.close(request.turn_id).await
+    run.close().await
 }
 
 fn hook_error<F: Flow>(run: &Run<F>, hook: &'static str, error: StepError) -> Error {
@@ -397,15 +440,19 @@ fn keep(ledger: &mut Ledger, kept: SessionDoc) {
 
 /// Puts the stored document aside and begins a new one in its place. Returns where the old
 /// one is kept.
-fn supersede(ledger: &mut Ledger, begin: impl FnOnce(u64) -> SessionDoc, now: Timestamp) -> String {
+fn supersede(ledger: &mut Ledger, new: SessionDoc, now: Timestamp) -> String {
     let old = ledger.doc().clone();
     let count = old.superseded + 1;
     let new = SessionDoc {
         superseded: count,
+        // A turn that is sent again may be one of before.
+        turns: old.turns.clone(),
+        // Visits go on being counted, since idempotency keys are made of them.
+        visit: Visit { number: old.visit.number + 1, ..Visit::default() },
         next_message: old.next_message,
         archive: ArchiveMark { from: old.archive.next, next: old.archive.next },
         lease: old.lease.clone(),
-        ..begin(old.revision)
+        ..new
     };
     let closed = SessionDoc {
         id: old.id.superseded(count),
@@ -425,8 +472,12 @@ fn new_doc<F: Flow>(
     start: &str,
     revision: u64,
     now: Timestamp,
-) -> SessionDoc {
-    SessionDoc {
+) -> Result<SessionDoc, SessionError> {
+    let state = serde_json::to_value(F::State::default()).map_err(|error| {
+        let (session, path) = (request.session.to_string(), "state".to_owned());
+        SessionError::Unwritable { session, path, reason: error.to_string() }
+    })?;
+    Ok(SessionDoc {
         id: request.session.clone(),
         flow: FlowRef { id: F::ID.to_owned(), digest: digest.to_owned() },
         format: FORMAT,
@@ -435,7 +486,7 @@ fn new_doc<F: Flow>(
         status: Status::Running,
         current_step: start.to_owned(),
         visit: Visit { number: 1, ..Visit::default() },
-        state: Value::Null,
+        state,
         steps: BTreeMap::new(),
         memory: BTreeMap::new(),
         context: Map::new(),
@@ -455,7 +506,7 @@ fn new_doc<F: Flow>(
         created_at: now,
         updated_at: now,
         expires_at: None,
-    }
+    })
 }
 
 /// A lease while a turn runs: it is renewed in the background, and given back even when the
@@ -465,33 +516,30 @@ struct Held {
     session: SessionId,
     grant: Option<Grant>,
     now: Timestamp,
-    lost: CancellationToken,
     closing: Arc<AtomicBool>,
-    renewal: JoinHandle<()>,
+    /// Ends when the lease is lost.
+    renewal: JoinHandle<StoreError>,
 }
 
 impl Held {
     fn new(core: &Core, session: &SessionId, grant: Grant) -> Self {
-        let lost = CancellationToken::new();
-        let renewal =
-            renew(core.store.clone(), session.clone(), grant.clone(), core.lease, lost.clone());
+        let renewal = renew(core.store.clone(), session.clone(), grant.clone(), core.lease);
         Self {
             store: core.store.clone(),
             session: session.clone(),
             grant: Some(grant),
             now: core.clock.now(),
-            lost,
             closing: Arc::default(),
             renewal: tokio::spawn(renewal),
         }
     }
 
-    /// Waits until the lease is lost. Once the last commit is on its way, its own result
-    /// says so, and a renewal that comes after it is late, not lost.
-    async fn lost(&self) {
-        self.lost.cancelled().await;
-        if self.closing.load(Ordering::Relaxed) {
-            std::future::pending::<()>().await;
+    /// Waits until the lease is lost, and says how. Once the last commit is on its way, its
+    /// own result says so, and a renewal that comes after it is late, not lost.
+    async fn lost(&mut self) -> StoreError {
+        match (&mut self.renewal).await {
+            Ok(error) if !self.closing.load(Ordering::Relaxed) => error,
+            _ => std::future::pending().await,
         }
     }
 
@@ -500,12 +548,13 @@ impl Held {
         self.grant = None;
     }
 
-    /// Gives the lease back without a change.
-    async fn give_back(mut self) -> Result<(), Error> {
-        if let Some(grant) = self.grant.take() {
-            self.store.release(&self.session, &grant).await?;
+    /// Gives the lease back without a change. When that fails it runs out by itself.
+    async fn give_back(mut self) {
+        if let Some(grant) = self.grant.take()
+            && let Err(error) = self.store.release(&self.session, &grant).await
+        {
+            tracing::warn!(session = %self.session, error = %error, "lease not given back");
         }
-        Ok(())
     }
 
     /// Records an error in the document as it was last committed, and gives the lease back.
@@ -538,16 +587,15 @@ async fn renew(
     session: SessionId,
     grant: Grant,
     lease: Duration,
-    lost: CancellationToken,
-) {
+) -> StoreError {
+    let pause = (lease / 3).max(Duration::from_millis(1));
     loop {
-        tokio::time::sleep(lease / 3).await;
+        tokio::time::sleep(pause).await;
         match store.renew(&session, &grant, lease).await {
             Ok(_) => {}
             Err(error @ (StoreError::LeaseLost { .. } | StoreError::NotFound { .. })) => {
                 tracing::warn!(session = %session, error = %error, "lease lost");
-                lost.cancel();
-                return;
+                return error;
             }
             // The store may come back before the lease is over; if not, the next commit fails.
             Err(error) => tracing::warn!(session = %session, error = %error, "lease not renewed"),
@@ -579,7 +627,8 @@ async fn record_failure(
     let recorded = match stored {
         Some(mut doc) if doc.lease.token == grant.token => {
             let delta = Delta {
-                status: Some(Status::Failed),
+                // What has ended stays so.
+                status: doc.ended.is_none().then_some(Status::Failed),
                 error: Some(Some(ErrorRecord::from(error))),
                 updated_at: Some(now),
                 ..Delta::default()

@@ -207,14 +207,18 @@ pub struct Visit {
     /// How many questions a collect step has asked in this visit.
     #[serde(default)]
     pub asked: u32,
-    /// How many tool calls the step has made in this visit, in turns that are over. The next
-    /// one counts on from here, so that no two calls have one idempotency key.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    /// How many tools an action has called in those of its runs that were committed. The
+    /// calls of the next run are counted on from here, so that their idempotency keys are
+    /// new ones.
+    #[serde(default)]
     pub calls: u32,
-}
-
-fn is_zero(count: &u32) -> bool {
-    *count == 0
+    /// What the user said in the turn that led here and no step has consumed. Nothing once
+    /// that turn is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The caller's id of the turn that led here. Nothing once that turn is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<String>,
 }
 
 /// A payload may be null, which is not the same as none.
@@ -313,12 +317,15 @@ impl Question {
     }
 }
 
+/// The most bytes of the message of an [`ErrorRecord`].
+const ERROR_BYTES: usize = 4096;
+
 /// An error as it is kept in a document and told to a caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorRecord {
     /// The stable code.
     pub code: String,
-    /// What happened, where, and what to do.
+    /// What happened, where, and what to do. A long message is cut to its first 4 KiB.
     pub message: String,
     /// Whether sending the turn again may help.
     pub retryable: bool,
@@ -326,11 +333,12 @@ pub struct ErrorRecord {
 
 impl From<&crate::Error> for ErrorRecord {
     fn from(error: &crate::Error) -> Self {
-        Self {
-            code: error.code().to_owned(),
-            message: error.to_string(),
-            retryable: error.retryable(),
+        let mut message = error.to_string();
+        if message.len() > ERROR_BYTES {
+            message.truncate(message.floor_char_boundary(ERROR_BYTES));
+            message.push('…');
         }
+        Self { code: error.code().to_owned(), message, retryable: error.retryable() }
     }
 }
 

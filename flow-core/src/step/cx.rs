@@ -14,7 +14,7 @@ use crate::id::SessionId;
 use crate::ledger::Ledger;
 use crate::session::Question;
 use crate::time::Timestamp;
-use crate::tool::{ToolCall, ToolCx};
+use crate::tool::{ToolCall, ToolCx, ToolDefinition};
 
 /// Something that a step does to the conversation. It is done with the transition that the
 /// step returns: a step that fails has said nothing.
@@ -34,6 +34,8 @@ pub(crate) struct Scope {
     pub(crate) visit: u64,
     /// How many tool calls the step has made in this visit, in earlier turns too.
     pub(crate) ordinal: u32,
+    /// Whether the commit before a tool call has failed, so that none can follow.
+    pub(crate) unrecorded: bool,
     /// What the user said and no step has consumed.
     pub(crate) message: Option<String>,
     /// What the user said in this turn.
@@ -45,6 +47,8 @@ pub(crate) struct Scope {
     pub(crate) effects: Vec<Effect>,
     pub(crate) notes: Vec<String>,
     pub(crate) context: Map<String, Value>,
+    /// The tools of the flow, as `define_tools` has left them.
+    pub(crate) tools: Vec<ToolDefinition>,
     pub(crate) events: EventSink,
     pub(crate) now: Timestamp,
     /// The document; nothing for a step that is run outside of a turn.
@@ -124,6 +128,11 @@ impl<'a, F: FlowMeta> StepCx<'a, F> {
     /// A value that the caller of the turn or the flow's `init` put into the context.
     pub fn context(&self, key: &str) -> Option<&Value> {
         self.scope.context.get(key)
+    }
+
+    /// The tools of the flow in this turn, as its `define_tools` has left them.
+    pub fn tools(&self) -> &[ToolDefinition] {
+        &self.scope.tools
     }
 
     /// Says something to the user and keeps it in the history.
@@ -217,10 +226,12 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
             arguments,
         });
         let mut cx = ToolCx::new(scope.session.clone(), &*scope.turn, &*scope.step, &*id);
-        if let Some(ledger) = &mut scope.ledger
-            && ledger.begin_effect(&id, T::NAME, scope.now).await?
-        {
-            cx = cx.begun_before();
+        if let Some(ledger) = &mut scope.ledger {
+            let begun = ledger.begin_effect(&id, T::NAME, scope.now).await;
+            scope.unrecorded |= begun.is_err();
+            if begun? {
+                cx = cx.begun_before();
+            }
         }
         let span = tracing::debug_span!("tool", tool = T::NAME, call = %id);
         let result = call.call(self.0.flow, &cx).instrument(span).await;

@@ -106,7 +106,8 @@ impl ToolCx {
     }
 
     /// A key that is the same when this call is made again after a crash, and different for
-    /// every other call. A service that honours it does the work once.
+    /// every other call of the session. A service that honours it does the work once. A
+    /// session that was deleted and made again under its old id uses its keys again.
     pub fn idempotency_key(&self) -> &str {
         &self.idempotency_key
     }

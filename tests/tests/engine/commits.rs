@@ -164,6 +164,7 @@ async fn a_migrated_or_superseded_document_costs_one_write() {
     assert_eq!(store.take_names(), ["open", "commit+release"]);
     let doc = engine.session(session()).load().await.unwrap();
     assert_eq!((doc.current_step.as_str(), doc.superseded, doc.revision), ("A", 1, 3));
+    assert_eq!(doc.visit.number, 3, "idempotency keys of the old document are not used again");
     let old = store.load(&serde_json::from_str("\"s~1\"").unwrap()).await.unwrap().unwrap();
     assert_eq!((old.status, old.current_step.as_str()), (Status::Superseded, "B"));
 }

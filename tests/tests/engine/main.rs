@@ -5,6 +5,7 @@ mod failures;
 mod guards;
 mod hooks;
 mod input;
+mod resume;
 mod turns;
 
 use flow_core::engine::EngineBuilder;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use flow_core::id::SessionId;
 use flow_core::session::Status;
+use flow_core::{Engine, TurnRequest};
+use tests::route_flow::Route;
 
 use super::{Worker, stores};
 
@@ -71,5 +73,30 @@ async fn a_turn_of_three_crossings_killed_at_every_store_call() {
             }
         }
         assert_eq!(kills, 10, "open and four commits, before and after each ({address})");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_frees_a_session_whose_worker_died() {
+    for (address, _keep) in stores().await {
+        let mut worker = Worker::start(&address, "orphan", &["serve"], 1);
+        worker.say("b hold");
+        assert_eq!(worker.hear().as_deref(), Some("holding"));
+        worker.signal("-KILL");
+        assert!(!worker.join().success());
+
+        let store = flow_core::store::open(&address).await.unwrap();
+        let engine = Engine::builder().shared_store(store).flow(Route::default()).build().unwrap();
+        let id = SessionId::new("orphan").unwrap();
+        let before = engine.session(id.clone()).load().await.unwrap();
+        assert_eq!(before.status, Status::Running, "{address}");
+        // The lease of a millisecond is over as soon as another call has been answered.
+        let report = engine.sweep().await.unwrap();
+        assert_eq!(report.freed, [id.clone()], "{address}");
+        assert!(engine.sweep().await.unwrap().freed.is_empty(), "freed once ({address})");
+        let doc = engine.session(id.clone()).load().await.unwrap();
+        assert_eq!((doc.status, doc.lease.holder), (Status::Waiting, None), "{address}");
+        let outcome = engine.turn::<Route>(TurnRequest::new(id).message("c")).await.unwrap();
+        assert_eq!(outcome.step, "C", "{address}");
     }
 }
