@@ -185,7 +185,7 @@ async fn ten_thousand_turns_on_sqlite() {
 /// Fewer turns, since each waits for the disk of a server three times, and writes what has
 /// changed instead of the document.
 #[tokio::test]
-async fn a_thousand_turns_on_mongodb() {
+async fn hundreds_of_turns_on_mongodb() {
     const BLOCKS: usize = 3;
     let Some(database) = tests::mongo_server::mongo().await else { return };
     talk(Arc::new(MongoStore::new(database.clone()).await.unwrap()), Durability::Crossing, BLOCKS)
