@@ -432,7 +432,7 @@ mod tests {
         for (field, part) in [
             (
                 "visit",
-                json!({ "number": 3, "entered": false, "from": "Old", "input": { "a": 1 }, "asked": 2 }),
+                json!({ "number": 3, "entered": false, "from": "Old", "input": { "a": 1 }, "asked": 2, "calls": 1 }),
             ),
             (
                 "memory",
