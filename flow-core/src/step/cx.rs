@@ -32,7 +32,7 @@ pub(crate) struct Scope {
     pub(crate) turn: Arc<str>,
     pub(crate) step: Arc<str>,
     pub(crate) visit: u64,
-    /// How many tool calls the step has made in this visit.
+    /// How many tool calls the step has made in this visit, in earlier turns too.
     pub(crate) ordinal: u32,
     /// Whether the commit before a tool call has failed, so that none can follow.
     pub(crate) unrecorded: bool,
