@@ -204,6 +204,9 @@ macro_rules! step {
 
             async fn on_restore(&mut self, cx: &mut StepCx<'_, Route>) -> Result<()> {
                 cx.flow.log.push(concat!(stringify!($name), ".on_restore"));
+                if cx.message() == Some("fail restore") {
+                    return Err(StepError::new("on_restore fails as told"));
+                }
                 Ok(())
             }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::queue::Queue;
-use super::{Core, Durability, Engine, LEASE, Limits, TurnOutcome, TurnRequest, turn};
+use super::{Core, Durability, Engine, LEASE, Limits, TurnOutcome, TurnRequest, restore, turn};
 use crate::error::{BuildError, Error, IdError, SessionError};
 use crate::flow::{Flow, FlowMeta, Graph, Steps, digest};
 use crate::id::check_name;
@@ -207,11 +207,11 @@ impl<F: Flow> Registered for FlowSlot<F> {
     }
 
     fn migrate(&self, doc: &SessionDoc) -> Result<Option<SessionDoc>, SessionError> {
-        turn::migrate(self, &self.checked, doc)
+        restore::migrate(self, &self.checked, doc)
     }
 
     fn check_step(&self, doc: &SessionDoc) -> Result<(), SessionError> {
-        turn::find_step(&self.checked, doc).map(drop)
+        restore::find_step(&self.checked, doc).map(drop)
     }
 
     fn graph(&self) -> Graph {

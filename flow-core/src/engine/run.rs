@@ -177,10 +177,7 @@ impl<F: Flow> Run<F> {
     /// Runs steps until a pause.
     async fn drive(&mut self) -> Result<(), Error> {
         self.wake(self.cursor)?;
-        if self.visit.entered && !self.created {
-            self.restore().await.map_err(|error| self.step_error(error))?;
-            self.flush_effects();
-        }
+        self.restored = self.visit.entered && !self.created;
         while self.pause.is_none() {
             let calls = self.scope.ordinal;
             let transition = match self.step_once().await {
@@ -210,6 +207,9 @@ impl<F: Flow> Run<F> {
         let name = self.scope.step.clone();
         let span = tracing::debug_span!("step", step = %name, visit = self.visit.number);
         async {
+            if std::mem::take(&mut self.restored) {
+                self.restore().await?;
+            }
             if !self.visit.entered {
                 let visit = self.visit.number;
                 self.scope.events.emit(|| Event::StepEnter { step: name, visit });

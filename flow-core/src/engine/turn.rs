@@ -1,17 +1,17 @@
 //! One turn from open to close.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::build::{FlowSlot, check_steps};
 use super::handle::catch_panic;
+use super::lease::Held;
+use super::restore::{find_step, keep, migrate, new_doc, supersede};
 use super::run::Run;
 use super::{Core, Durability, TurnOutcome, TurnRequest};
 use crate::error::{Error, IdError, SessionError, StepError, StoreError, TurnError};
@@ -21,13 +21,9 @@ use crate::id::{MAX_ID_BYTES, SessionId};
 use crate::ledger::Ledger;
 use crate::message::Role;
 use crate::outcome::Outcome;
-use crate::session::{
-    ArchiveMark, Delta, ErrorRecord, FORMAT, FlowRef, Lease, RawDoc, SessionDoc, Status, Visit,
-    Waiting,
-};
+use crate::session::{Delta, ErrorRecord, SessionDoc, Waiting};
 use crate::step::{EventSink, Scope};
-use crate::store::{Grant, OpenRequest, Opened, SessionStore};
-use crate::time::Timestamp;
+use crate::store::{Grant, OpenRequest, Opened};
 
 /// Runs a turn, tells its events, and gives the session back whatever happens.
 pub(super) async fn run<F: Flow>(
@@ -66,7 +62,7 @@ pub(super) async fn run<F: Flow>(
     .await
 }
 
-fn cancelled(session: &SessionId) -> Error {
+pub(super) fn cancelled(session: &SessionId) -> Error {
     TurnError::Cancelled { session: session.to_string() }.into()
 }
 
@@ -369,287 +365,4 @@ async fn work<F: Flow>(
 fn hook_error<F: Flow>(run: &Run<F>, hook: &'static str, error: StepError) -> Error {
     TurnError::Hook { flow: F::ID.to_owned(), session: run.session().to_string(), hook, error }
         .into()
-}
-
-/// Brings a document to the flow's version and to the present names of its steps.
-/// Returns nothing when it is there already.
-pub(super) fn migrate<F: Flow>(
-    slot: &FlowSlot<F>,
-    steps: &Steps<F>,
-    doc: &SessionDoc,
-) -> Result<Option<SessionDoc>, SessionError> {
-    let migrated = slot.migrations.migrate(doc, F::ID, F::VERSION)?;
-    let current = migrated.as_ref().unwrap_or(doc);
-    let aliased = steps.iter().flat_map(|entry| {
-        entry.info().aliases.iter().map(|alias| (*alias, entry.info().name.clone()))
-    });
-    let used: Vec<_> = aliased
-        .filter(|(alias, _)| current.current_step == *alias || current.steps.contains_key(*alias))
-        .collect();
-    if used.is_empty() {
-        return Ok(migrated);
-    }
-    let failed = |reason: String| SessionError::Migration {
-        session: current.id.to_string(),
-        from: current.version,
-        to: current.version,
-        reason,
-    };
-    let value = serde_json::to_value(current).map_err(|error| failed(error.to_string()))?;
-    let mut raw = RawDoc::new(value);
-    for (alias, name) in used {
-        raw.rename_step(alias, &name).map_err(|error| failed(error.to_string()))?;
-    }
-    SessionDoc::read(raw.into_value()).map(Some).map_err(|error| failed(error.to_string()))
-}
-
-/// The place of the step at which a document stands.
-pub(super) fn find_step<F: Flow>(
-    steps: &Steps<F>,
-    doc: &SessionDoc,
-) -> Result<usize, SessionError> {
-    steps.position(&doc.current_step).ok_or_else(|| SessionError::UnknownStep {
-        session: doc.id.to_string(),
-        flow: F::ID.to_owned(),
-        version: doc.version,
-        step: doc.current_step.clone(),
-        known: steps.names(),
-    })
-}
-
-/// Takes over what the hook may change, and nothing else.
-fn keep(ledger: &mut Ledger, kept: SessionDoc) {
-    let stored = ledger.doc();
-    let doc = SessionDoc {
-        id: stored.id.clone(),
-        flow: stored.flow.clone(),
-        format: stored.format,
-        version: stored.version,
-        revision: stored.revision,
-        archive: stored.archive.clone(),
-        next_message: stored.next_message,
-        superseded: stored.superseded,
-        lease: stored.lease.clone(),
-        created_at: stored.created_at,
-        ..kept
-    };
-    if doc != *stored {
-        ledger.replace(doc);
-    }
-}
-
-/// Puts the stored document aside and begins a new one in its place. Returns where the old
-/// one is kept.
-fn supersede(ledger: &mut Ledger, new: SessionDoc, now: Timestamp) -> String {
-    let old = ledger.doc().clone();
-    let count = old.superseded + 1;
-    let new = SessionDoc {
-        superseded: count,
-        // A turn that is sent again may be one of before.
-        turns: old.turns.clone(),
-        // Visits go on being counted, since idempotency keys are made of them.
-        visit: Visit { number: old.visit.number + 1, ..Visit::default() },
-        next_message: old.next_message,
-        archive: ArchiveMark { from: old.archive.next, next: old.archive.next },
-        lease: old.lease.clone(),
-        ..new
-    };
-    let closed = SessionDoc {
-        id: old.id.superseded(count),
-        status: Status::Superseded,
-        updated_at: now,
-        lease: Lease::default(),
-        ..old
-    };
-    let kept_as = closed.id.to_string();
-    ledger.supersede(closed, new);
-    kept_as
-}
-
-fn new_doc<F: Flow>(
-    request: &TurnRequest,
-    digest: &str,
-    start: &str,
-    revision: u64,
-    now: Timestamp,
-) -> Result<SessionDoc, SessionError> {
-    let state = serde_json::to_value(F::State::default()).map_err(|error| {
-        let (session, path) = (request.session.to_string(), "state".to_owned());
-        SessionError::Unwritable { session, path, reason: error.to_string() }
-    })?;
-    Ok(SessionDoc {
-        id: request.session.clone(),
-        flow: FlowRef { id: F::ID.to_owned(), digest: digest.to_owned() },
-        format: FORMAT,
-        version: F::VERSION,
-        revision,
-        status: Status::Running,
-        current_step: start.to_owned(),
-        visit: Visit { number: 1, ..Visit::default() },
-        state,
-        steps: BTreeMap::new(),
-        memory: BTreeMap::new(),
-        context: Map::new(),
-        path: Vec::new(),
-        turns: Vec::new(),
-        edges: Vec::new(),
-        effects: BTreeMap::new(),
-        waiting: None,
-        ended: None,
-        error: None,
-        next_message: 0,
-        archive: ArchiveMark::default(),
-        superseded: 0,
-        owner: request.owner.clone(),
-        labels: request.labels.clone(),
-        lease: Lease::default(),
-        created_at: now,
-        updated_at: now,
-        expires_at: None,
-    })
-}
-
-/// A lease while a turn runs: it is renewed in the background, and given back even when the
-/// turn is dropped in the middle.
-struct Held {
-    store: Arc<dyn SessionStore>,
-    session: SessionId,
-    grant: Option<Grant>,
-    now: Timestamp,
-    closing: Arc<AtomicBool>,
-    /// Ends when the lease is lost.
-    renewal: JoinHandle<StoreError>,
-}
-
-impl Held {
-    fn new(core: &Core, session: &SessionId, grant: Grant) -> Self {
-        let renewal = renew(core.store.clone(), session.clone(), grant.clone(), core.lease);
-        Self {
-            store: core.store.clone(),
-            session: session.clone(),
-            grant: Some(grant),
-            now: core.clock.now(),
-            closing: Arc::default(),
-            renewal: tokio::spawn(renewal),
-        }
-    }
-
-    /// Waits until the lease is lost, and says how. Once the last commit is on its way, its
-    /// own result says so, and a renewal that comes after it is late, not lost.
-    async fn lost(&mut self) -> StoreError {
-        match (&mut self.renewal).await {
-            Ok(error) if !self.closing.load(Ordering::Relaxed) => error,
-            _ => std::future::pending().await,
-        }
-    }
-
-    /// The last commit has given the lease back.
-    fn forget(mut self) {
-        self.grant = None;
-    }
-
-    /// Gives the lease back without a change. When that fails it runs out by itself.
-    async fn give_back(mut self) {
-        if let Some(grant) = self.grant.take()
-            && let Err(error) = self.store.release(&self.session, &grant).await
-        {
-            tracing::warn!(session = %self.session, error = %error, "lease not given back");
-        }
-    }
-
-    /// Records an error in the document as it was last committed, and gives the lease back.
-    async fn record(mut self, error: &Error) {
-        if let Some(grant) = self.grant.take() {
-            record_failure(&*self.store, &self.session, grant, error, self.now).await;
-        }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.renewal.abort();
-        if let Some(grant) = self.grant.take()
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            let store = self.store.clone();
-            let session = self.session.clone();
-            let now = self.now;
-            runtime.spawn(async move {
-                record_failure(&*store, &session, grant, &cancelled(&session), now).await;
-            });
-        }
-    }
-}
-
-/// Renews a lease after each third of its time, until it is lost.
-async fn renew(
-    store: Arc<dyn SessionStore>,
-    session: SessionId,
-    grant: Grant,
-    lease: Duration,
-) -> StoreError {
-    let pause = (lease / 3).max(Duration::from_millis(1));
-    loop {
-        tokio::time::sleep(pause).await;
-        match store.renew(&session, &grant, lease).await {
-            Ok(_) => {}
-            Err(error @ (StoreError::LeaseLost { .. } | StoreError::NotFound { .. })) => {
-                tracing::warn!(session = %session, error = %error, "lease lost");
-                return error;
-            }
-            // The store may come back before the lease is over; if not, the next commit fails.
-            Err(error) => tracing::warn!(session = %session, error = %error, "lease not renewed"),
-        }
-    }
-}
-
-/// Leaves the document at its last commit, with the error recorded and the lease given back.
-async fn record_failure(
-    store: &dyn SessionStore,
-    session: &SessionId,
-    grant: Grant,
-    error: &Error,
-    now: Timestamp,
-) {
-    // Documents that cannot be used as they are stay as they are. When the store is gone or
-    // the lease is lost, the lease runs out by itself.
-    let untouched = match error {
-        Error::Store(_) | Error::Build(_) => true,
-        Error::Session(error) => !matches!(
-            error,
-            SessionError::TooLarge { .. }
-                | SessionError::TooDeep { .. }
-                | SessionError::Unwritable { .. }
-        ),
-        _ => false,
-    };
-    let stored = if untouched { None } else { store.load(session).await.ok().flatten() };
-    let recorded = match stored {
-        Some(mut doc) if doc.lease.token == grant.token => {
-            let delta = Delta {
-                // What has ended stays so.
-                status: doc.ended.is_none().then_some(Status::Failed),
-                error: Some(Some(ErrorRecord::from(error))),
-                updated_at: Some(now),
-                ..Delta::default()
-            };
-            delta.apply(&mut doc);
-            let base = doc.revision;
-            doc.revision += 1;
-            let commit = crate::store::Commit {
-                grant: &grant,
-                base,
-                doc: &doc,
-                delta: &delta,
-                archive: &[],
-                supersede: None,
-                release: true,
-            };
-            store.commit(&commit).await.is_ok()
-        }
-        _ => false,
-    };
-    if !recorded {
-        let _ = store.release(session, &grant).await;
-    }
 }
