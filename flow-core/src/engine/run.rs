@@ -46,6 +46,8 @@ pub(super) struct Run<F: Flow> {
     crossings: u32,
     /// Whether the session begins with this turn.
     created: bool,
+    /// Whether the current step is still to be told that it was taken up again.
+    restored: bool,
     /// The caller's id of the turn.
     pub(super) turn_id: Option<String>,
 }
@@ -88,6 +90,7 @@ impl<F: Flow> Run<F> {
             replies: Vec::new(),
             crossings: 0,
             created,
+            restored: false,
             turn_id: None,
         };
         let doc = run.ledger().doc();
