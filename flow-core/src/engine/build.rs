@@ -239,6 +239,8 @@ pub(super) fn check_steps<F: Flow>(flow: &F, steps: &Steps<F>) -> Result<(), Bui
     if steps.is_empty() {
         return Err(BuildError::NoSteps { flow: id() });
     }
+    let shared = flow.define_tools(F::tools());
+    check_tools::<F>("the flow itself", &shared)?;
     let mut owners: HashMap<&str, usize> = HashMap::new();
     for (place, entry) in steps.iter().enumerate() {
         let info = entry.info();
@@ -281,9 +283,13 @@ pub(super) fn check_steps<F: Flow>(flow: &F, steps: &Steps<F>) -> Result<(), Bui
                 });
             }
         }
-        check_tools::<F>(&format!("step `{}`", info.name), info.tools())?;
+        let mut tools = info.tools();
+        if !tools.is_empty() {
+            // A step offers its own tools together with those of the flow.
+            tools.extend_from_slice(&shared);
+        }
+        check_tools::<F>(&format!("step `{}`", info.name), &tools)?;
     }
-    check_tools::<F>("the flow itself", flow.define_tools(F::tools()))?;
     if let Some(start) = flow.initial_step()
         && steps.position(&start).is_none()
     {
@@ -296,24 +302,24 @@ pub(super) fn check_steps<F: Flow>(flow: &F, steps: &Steps<F>) -> Result<(), Bui
     Ok(())
 }
 
-fn check_tools<F: FlowMeta>(place: &str, tools: Vec<ToolDefinition>) -> Result<(), BuildError> {
+fn check_tools<F: FlowMeta>(place: &str, tools: &[ToolDefinition]) -> Result<(), BuildError> {
     let flow = || F::ID.to_owned();
     let mut names = std::collections::HashSet::new();
     for tool in tools {
         let extracts = tool.name.starts_with("submit_") && tool.name.ends_with("_data");
         if extracts || RESERVED_TOOLS.contains(&tool.name.as_str()) {
             let reason = "the framework offers a tool of this name to models".to_owned();
-            return Err(BuildError::ToolName { flow: flow(), tool: tool.name, reason });
+            return Err(BuildError::ToolName { flow: flow(), tool: tool.name.clone(), reason });
         }
         if tool.parameters.get("type").and_then(|kind| kind.as_str()) != Some("object") {
             let reason = "providers take objects only".to_owned();
-            return Err(BuildError::ToolSchema { flow: flow(), tool: tool.name, reason });
+            return Err(BuildError::ToolSchema { flow: flow(), tool: tool.name.clone(), reason });
         }
-        if !names.insert(tool.name.clone()) {
+        if !names.insert(tool.name.as_str()) {
             return Err(BuildError::DuplicateTool {
                 flow: flow(),
                 place: place.to_owned(),
-                tool: tool.name,
+                tool: tool.name.clone(),
             });
         }
     }
