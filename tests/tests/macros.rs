@@ -8,6 +8,8 @@ mod generics;
 mod lints;
 #[path = "macros/names.rs"]
 mod names;
+#[path = "macros/registry.rs"]
+mod registry;
 #[path = "macros/renamed.rs"]
 mod renamed;
 #[path = "macros/tools.rs"]

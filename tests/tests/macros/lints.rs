@@ -70,8 +70,8 @@ impl Reply for Talk {
 /// An argument that only this module sees.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 struct Private {
-    /// A number.
-    n: u32,
+    /// Added up.
+    numbers: Vec<u32>,
 }
 
 #[tools]
@@ -79,8 +79,7 @@ impl Talk {
     /// Counts.
     #[tool]
     fn count(&mut self, private: Private) -> u32 {
-        let Private { n } = private;
-        self.calls += n;
+        self.calls += private.numbers.into_iter().sum::<u32>();
         self.calls
     }
 
