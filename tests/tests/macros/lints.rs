@@ -68,7 +68,7 @@ impl Reply for Talk {
 }
 
 /// An argument that only this module sees.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 struct Private {
     /// A number.
     n: u32,
