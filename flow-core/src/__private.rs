@@ -23,15 +23,20 @@ pub use {schemars, serde, serde_json, std};
     label = "the payload has to be `{Input}`",
     note = "the payload in `next(..)` is the step's own `input`: `next({S}({Input}))`, and `next({S})` for a step without one"
 )]
-pub trait PayloadOf<S: ?Sized, Input> {
+pub trait PayloadOf<S, Input> {
     /// The same value.
     fn input(self) -> Input;
 }
 
-impl<S: ?Sized, I> PayloadOf<S, I> for I {
+impl<S, I> PayloadOf<S, I> for I {
     fn input(self) -> I {
         self
     }
+}
+
+/// The transition of a way out that enters a step.
+pub fn go<S: Step, P: PayloadOf<S, S::Input>>(payload: P) -> Transition {
+    Transition::go::<S>(payload.input())
 }
 
 /// A step to which the steps of a flow may lead.
@@ -41,25 +46,13 @@ impl<S: ?Sized, I> PayloadOf<S, I> for I {
     note = "a way out leads to a struct with `#[step(..)]` that is listed in `#[flow(.., steps(..))]` on `{F}`"
 )]
 pub trait Reach<F> {
-    /// What the step is entered with.
-    type Input;
-
     /// The step as a target.
     const TARGET: Target;
-
-    /// The transition that enters the step.
-    fn enter<P: PayloadOf<Self, Self::Input>>(payload: P) -> Transition;
 }
 
 #[diagnostic::do_not_recommend]
 impl<F: HasStep<S>, S: Step> Reach<F> for S {
-    type Input = S::Input;
-
     const TARGET: Target = Target::Step(Cow::Borrowed(S::NAME));
-
-    fn enter<P: PayloadOf<S, S::Input>>(payload: P) -> Transition {
-        Transition::go::<S>(payload.input())
-    }
 }
 
 /// A step that a flow may list.

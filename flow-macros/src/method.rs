@@ -181,6 +181,16 @@ impl Tool {
         generics::mentioned(generics, types.collect())
     }
 
+    /// The struct that reads all arguments, if there is one.
+    pub(crate) fn arguments_type(&self, generics: &Generics) -> Option<TokenStream> {
+        self.is_read_as_struct.then(|| {
+            let ident = self.struct_ident("Arguments");
+            let generics = self.generics(generics);
+            let (_, ty_generics, _) = generics.split_for_impl();
+            quote!(#ident #ty_generics)
+        })
+    }
+
     /// Where to say what is wrong with the value that it returns.
     pub(crate) fn output_place(&self) -> Span {
         self.output.as_ref().map_or(self.method.span(), place)
@@ -238,6 +248,7 @@ impl Argument {
 
     pub(crate) fn public_field(&self) -> TokenStream {
         let Self { attrs, field, ty } = self;
+        let attrs = attrs.iter().filter(|attribute| !attribute.path().is_ident("schemars"));
         quote!(#(#attrs)* pub #field: #ty)
     }
 

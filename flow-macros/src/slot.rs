@@ -100,6 +100,7 @@ pub(crate) fn form(item: &ItemStruct, slots: &[Slot], private: &TokenStream) -> 
     let (data_impl, data_ty, data_where) = data_generics.split_for_impl();
     let (impl_generics, ty_generics, where_clause) = item.generics.split_for_impl();
 
+    let allows = item.attrs.iter().filter(|attribute| attribute.path().is_ident("allow"));
     let doc = format!("The complete form of the step `{}`.", ident.unraw());
     let fields = slots.iter().map(|slot| slot.data_field());
     let entries = slots.iter().map(|slot| slot.entry(private));
@@ -119,6 +120,7 @@ pub(crate) fn form(item: &ItemStruct, slots: &[Slot], private: &TokenStream) -> 
     quote! {
         #[doc = #doc]
         #derive
+        #(#allows)*
         #[allow(dead_code)]
         #vis struct #data #data_impl #data_where { #(#fields),* }
 

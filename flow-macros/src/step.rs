@@ -1,7 +1,7 @@
 //! `#[step]`: the metadata of a step and the enum of its ways out.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{ToTokens, format_ident, quote};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
@@ -196,6 +196,7 @@ impl Args {
             ways.iter().filter_map(|way| way.payload()).map(ToTokens::to_token_stream).collect();
         let generics = generics::mentioned(&item.generics, payloads);
         let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
+        let allows = item.attrs.iter().filter(|attribute| attribute.path().is_ident("allow"));
         let doc = format!("The ways out of the step `{}`.", item.ident.unraw());
         let variants = ways.iter().map(|way| way.variant(private));
         let shown = ways.iter().map(|way| {
@@ -210,6 +211,7 @@ impl Args {
         };
         quote! {
             #[doc = #doc]
+            #(#allows)*
             #vis enum #name #impl_generics #where_clause { #(#variants),* }
 
             #[automatically_derived]
@@ -254,7 +256,7 @@ impl Args {
         let targets = ways.iter().map(|way| way.target(&flow, private));
         let targets = is_checked.then(|| quote!(#(#targets),*));
         let body = if is_checked {
-            let arms = ways.iter().map(|way| way.arm(&next_ident, &flow, private));
+            let arms = ways.iter().map(|way| way.arm(&next_ident, private));
             quote!(match next { #(#arms)* })
         } else {
             // There is an error already; the way out is not made, so that none follows from it.
@@ -329,7 +331,8 @@ impl WayOut {
         let ahead = input.fork();
         if let Ok(word) = ahead.call(Ident::parse_any)
             && !ahead.peek(Token![::])
-            && !word.to_string().starts_with(|c: char| c.is_uppercase())
+            && word.to_string().starts_with(|c: char| c.is_lowercase())
+            && word.unraw() == word
             && word != "crate"
         {
             let text = word.to_string();
@@ -436,7 +439,13 @@ impl WayOut {
     fn target(&self, flow: &TokenStream, private: &TokenStream) -> TokenStream {
         match &self.to {
             To::Step { target, .. } => {
-                reach(target, flow, &at(target.span(), quote!(TARGET)), private)
+                // All of it stands at the target, the flow at the step's own name, so that
+                // the compiler says what is wrong with either where it is.
+                let place = target.span();
+                let open = at(place, quote!(<));
+                let reach = at(place, quote!(as #private::Reach<));
+                let close = at(place, quote!(>>::TARGET));
+                quote!(#open #target #reach #flow #close)
             }
             _ => {
                 let word = &self.variant;
@@ -446,19 +455,19 @@ impl WayOut {
     }
 
     /// The arm of `transition`.
-    fn arm(&self, next: &Ident, flow: &TokenStream, private: &TokenStream) -> TokenStream {
+    fn arm(&self, next: &Ident, private: &TokenStream) -> TokenStream {
         let variant = &self.variant;
         match &self.to {
             To::Step { target, payload } => {
-                let value = local("payload", payload.as_ref().map_or(target.span(), Spanned::span));
+                let place = payload.as_ref().map_or(target.span(), Spanned::span);
+                let value = local("payload", place);
+                let go = at(place, quote!(#private::go));
                 let (pattern, enter) = match payload {
                     Some(payload) => {
-                        let enter = at(payload.span(), quote!(enter::<#payload>(#value)));
-                        (quote!((#value)), enter)
+                        (quote!((#value)), quote_spanned!(place=> #go::<#target, #payload>(#value)))
                     }
-                    None => (TokenStream::new(), at(target.span(), quote!(enter::<()>(())))),
+                    None => (TokenStream::new(), quote_spanned!(place=> #go::<#target, ()>(()))),
                 };
-                let enter = reach(target, flow, &enter, private);
                 quote!(#next::#variant #pattern => #enter,)
             }
             To::Stay => quote!(#next::Stay => #private::Way::Stay,),
@@ -468,21 +477,6 @@ impl WayOut {
             }
         }
     }
-}
-
-/// An item of the target as a step that the flow lists. All mentions are the same, so that
-/// the compiler says once what is wrong with the target.
-fn reach(
-    target: &Path,
-    flow: &TokenStream,
-    item: &TokenStream,
-    private: &TokenStream,
-) -> TokenStream {
-    let place = target.span();
-    let open = at(place, quote!(<));
-    let trait_name = at(place, quote!(as #private::Reach<));
-    let close = at(place, quote!(>>::));
-    quote!(#open #target #trait_name #flow #close #item)
 }
 
 /// The name of the next-enum.

@@ -8,6 +8,7 @@ use syn::{Attribute, Generics, Path, Signature, Token, Type, Visibility};
 
 use crate::attributes::{self, Docs};
 use crate::errors::{Errors, unknown_key};
+use crate::generics;
 use crate::method::{Argument, Tool};
 use crate::paths::{Krate, at, local};
 
@@ -207,11 +208,10 @@ struct Parts {
 }
 
 impl Parts {
-    /// Adds the description of a tool. `arguments` is the struct of its arguments, if they
-    /// are read as one.
-    fn describe(&mut self, tool: &Tool, arguments: Option<&TokenStream>, private: &TokenStream) {
+    /// Adds the description of a tool.
+    fn describe(&mut self, tool: &Tool, head: &Head, private: &TokenStream) {
         let Tool { name, description, conditions, .. } = tool;
-        let define = match arguments {
+        let define = match tool.arguments_type(&head.generics) {
             Some(arguments) => quote! {
                 tools.push(#private::signature::describe::<#arguments>(#name, #description));
             },
@@ -234,18 +234,13 @@ impl Parts {
     }
 
     /// Adds the arm of the dispatcher: reads the arguments into locals, then does `work`.
-    fn dispatch(
-        &mut self,
-        tool: &Tool,
-        arguments: Option<(&TokenStream, &Ident)>,
-        private: &TokenStream,
-        work: &TokenStream,
-    ) {
+    fn dispatch(&mut self, tool: &Tool, head: &Head, private: &TokenStream, work: &TokenStream) {
         let Tool { name, conditions, .. } = tool;
         let Names { tool: key, input, .. } = Names::new();
         let locals = tool.locals();
-        let read = match arguments {
-            Some((ty, ident)) => {
+        let read = match tool.arguments_type(&head.generics) {
+            Some(ty) => {
+                let ident = tool.struct_ident("Arguments");
                 let fields = tool.arguments.iter().map(|argument| &argument.field);
                 quote! {
                     let #ident { #(#fields: #locals),* } =
@@ -317,19 +312,73 @@ fn call(
     }
 }
 
-/// `#[derive]` and what the derives need to find their crates.
-fn derives(private: &TokenStream, is_call: bool, is_read: bool) -> TokenStream {
-    let serde = quote!(#private::serde).to_string();
-    let write = is_call.then(|| quote!(#[derive(#private::serde::Serialize)]));
-    let read = is_read.then(|| {
-        let schemars = quote!(#private::schemars).to_string();
-        quote! {
-            #[derive(#private::serde::Deserialize, #private::schemars::JsonSchema)]
-            #[serde(expecting = "an object with the arguments of the tool")]
-            #[schemars(crate = #schemars)]
-        }
+/// The bound that the types of a generic struct need, as serde and schemars take it.
+fn bound(tool: &Tool, generics: &Generics, bound: &TokenStream) -> String {
+    let types = tool
+        .arguments
+        .iter()
+        .map(|argument| &argument.ty)
+        .filter(|ty| !generics::mentioned(generics, ty.to_token_stream()).params.is_empty());
+    quote!(#(#types: #bound),*).to_string()
+}
+
+/// The struct that reads the arguments of a tool when serde or schemars is told something
+/// about one of them.
+fn arguments_struct(tool: &Tool, generics: &Generics, private: &TokenStream) -> TokenStream {
+    let (impl_generics, _, where_clause) = generics.split_for_impl();
+    let ident = tool.struct_ident("Arguments");
+    let conditions = &tool.conditions;
+    let fields = tool.arguments.iter().map(Argument::private_field);
+    let (serde, schemars) = (quote!(#private::serde), quote!(#private::schemars));
+    let (serde_path, schemars_path) = (serde.to_string(), schemars.to_string());
+    let bounds = (!generics.params.is_empty()).then(|| {
+        let read = bound(tool, generics, &quote!(#serde::de::DeserializeOwned));
+        let schema = bound(tool, generics, &quote!(#schemars::JsonSchema));
+        quote!(#[serde(bound(deserialize = #read))] #[schemars(bound = #schema)])
     });
-    quote!(#write #read #[serde(crate = #serde)])
+    quote! {
+        #(#conditions)*
+        #[derive(#serde::Deserialize, #schemars::JsonSchema)]
+        #bounds
+        #[serde(crate = #serde_path, expecting = "an object with the arguments of the tool")]
+        #[schemars(crate = #schemars_path)]
+        struct #ident #impl_generics #where_clause { #(#fields),* }
+    }
+}
+
+/// What the derive of schemars takes from the prelude, if a struct of arguments is derived.
+fn prelude(tools: &[Tool]) -> Option<TokenStream> {
+    tools.iter().any(|tool| tool.is_read_as_struct).then(|| {
+        quote! {
+            #[allow(unused_imports)]
+            use ::core::{convert::Into as _, option::Option::{None, Some}};
+        }
+    })
+}
+
+/// The struct of a call of a flow's tool.
+fn call_struct(tool: &Tool, generics: &Generics, private: &TokenStream) -> TokenStream {
+    let Tool { conditions, passed_on, vis, .. } = tool;
+    let ident = tool.struct_ident("");
+    let (impl_generics, _, where_clause) = generics.split_for_impl();
+    if tool.arguments.is_empty() {
+        return quote!(#(#conditions)* #(#passed_on)* #vis struct #ident;);
+    }
+    let fields = tool.arguments.iter().map(Argument::public_field);
+    let serde = quote!(#private::serde);
+    let serde_path = serde.to_string();
+    let bounds = (!generics.params.is_empty()).then(|| {
+        let bound = bound(tool, generics, &quote!(#serde::Serialize));
+        quote!(#[serde(bound(serialize = #bound))])
+    });
+    quote! {
+        #(#conditions)* #(#passed_on)*
+        #[derive(#serde::Serialize)]
+        #bounds
+        #[serde(crate = #serde_path)]
+        #[allow(missing_docs)]
+        #vis struct #ident #impl_generics #where_clause { #(#fields),* }
+    }
 }
 
 fn step_tools(head: &Head, tools: &[Tool], private: &TokenStream) -> TokenStream {
@@ -338,20 +387,10 @@ fn step_tools(head: &Head, tools: &[Tool], private: &TokenStream) -> TokenStream
     let mut parts = Parts::default();
     let Names { cx, tool: key, input, .. } = Names::new();
     for tool in tools {
-        let generics = tool.generics(&head.generics);
-        let (own_impl, own_ty, own_where) = generics.split_for_impl();
-        let ident = tool.struct_ident("Arguments");
-        let ty = quote!(#ident #own_ty);
+        parts.describe(tool, head, private);
         if tool.is_read_as_struct {
-            let conditions = &tool.conditions;
-            let derives = derives(private, false, true);
-            let fields = tool.arguments.iter().map(Argument::private_field);
-            parts.structs.extend(quote! {
-                #(#conditions)* #derives
-                struct #ident #own_impl #own_where { #(#fields),* }
-            });
+            parts.structs.extend(arguments_struct(tool, &tool.generics(&head.generics), private));
         }
-        parts.describe(tool, tool.is_read_as_struct.then_some(&ty), private);
 
         let call = call(tool, &quote!(Self), &quote!(self), private);
         let place = tool.output_place();
@@ -366,12 +405,13 @@ fn step_tools(head: &Head, tools: &[Tool], private: &TokenStream) -> TokenStream
             },
         );
         let work = quote!(let #returned = #call; #convert);
-        let arguments = tool.is_read_as_struct.then_some((&ty, &ident));
-        parts.dispatch(tool, arguments, private, &work);
+        parts.dispatch(tool, head, private, &work);
     }
     let Parts { structs, definitions, arms, .. } = parts;
+    let prelude = prelude(tools);
     quote! {
         const _: () = {
+            #prelude
             #structs
 
             #[automatically_derived]
@@ -412,12 +452,12 @@ fn flow_tools(head: &Head, tools: &[Tool], private: &TokenStream) -> TokenStream
     let Names { cx, tool: key, input, flow } = Names::new();
     for tool in tools {
         let generics = tool.generics(&head.generics);
-        let (own_impl, own_ty, own_where) = generics.split_for_impl();
+        let (_, own_ty, _) = generics.split_for_impl();
         let ident = tool.struct_ident("");
         let ty = quote!(#ident #own_ty);
-        let Tool { name, conditions, vis, passed_on, .. } = tool;
+        let Tool { name, conditions, .. } = tool;
+        parts.structs.extend(call_struct(tool, &generics, private));
         if tool.arguments.is_empty() {
-            parts.structs.extend(quote!(#(#conditions)* #(#passed_on)* #vis struct #ident;));
             parts.calls.extend(quote! {
                 #(#conditions)*
                 #[automatically_derived]
@@ -430,16 +470,11 @@ fn flow_tools(head: &Head, tools: &[Tool], private: &TokenStream) -> TokenStream
                     }
                 }
             });
-        } else {
-            let derives = derives(private, true, tool.is_read_as_struct);
-            let fields = tool.arguments.iter().map(Argument::public_field);
-            parts.structs.extend(quote! {
-                #(#conditions)* #(#passed_on)* #derives
-                #[allow(missing_docs)]
-                #vis struct #ident #own_impl #own_where { #(#fields),* }
-            });
         }
-        parts.describe(tool, tool.is_read_as_struct.then_some(&ty), private);
+        if tool.is_read_as_struct {
+            parts.calls.extend(arguments_struct(tool, &generics, private));
+        }
+        parts.describe(tool, head, private);
 
         let fields: Vec<&Ident> = tool.arguments.iter().map(|argument| &argument.field).collect();
         let locals = tool.locals();
@@ -491,14 +526,15 @@ fn flow_tools(head: &Head, tools: &[Tool], private: &TokenStream) -> TokenStream
         let work = quote! {
             #private::returns::answer(self, #cx, #ident { #(#fields: #locals),* }).await
         };
-        let arguments = tool.is_read_as_struct.then_some((&ty, &ident));
-        parts.dispatch(tool, arguments, private, &work);
+        parts.dispatch(tool, head, private, &work);
     }
     let Parts { structs, calls, definitions, arms } = parts;
+    let prelude = prelude(tools);
     quote! {
         #structs
 
         const _: () = {
+            #prelude
             #calls
 
             #[automatically_derived]

@@ -8,9 +8,3 @@ fn refusals_are_said_in_plain_words_at_the_right_token() {
     let cases = trybuild::TestCases::new();
     cases.compile_fail("ui/fail/*.rs");
 }
-
-#[test]
-fn what_is_allowed_compiles() {
-    let cases = trybuild::TestCases::new();
-    cases.pass("ui/pass/*.rs");
-}

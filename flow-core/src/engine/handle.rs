@@ -13,7 +13,7 @@ use tracing::Instrument as _;
 
 use super::build::Registered;
 use super::{Core, TurnOutcome, TurnRequest};
-use crate::error::{Error, TurnError};
+use crate::error::{Error, TurnError, panic_message};
 use crate::event::Event;
 use crate::id::SessionId;
 use crate::step::EventSink;
@@ -113,14 +113,7 @@ pub(super) async fn catch_panic<T>(future: impl Future<Output = T>) -> Result<T,
     std::future::poll_fn(move |cx| {
         match std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
             Ok(poll) => poll.map(Ok),
-            Err(payload) => {
-                let message = payload
-                    .downcast_ref::<&str>()
-                    .map(|text| (*text).to_owned())
-                    .or_else(|| payload.downcast_ref::<String>().cloned())
-                    .unwrap_or_else(|| "a value that is not text".to_owned());
-                Poll::Ready(Err(message))
-            }
+            Err(payload) => Poll::Ready(Err(panic_message(&*payload))),
         }
     })
     .await

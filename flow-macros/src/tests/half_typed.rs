@@ -213,7 +213,7 @@ fn every_prefix_of_good_input_gives_tokens() {
     for end in 0..=item.len() {
         let prefix = &item[..end];
         // A quote that is open in the middle of an attribute swallows the rest of the item.
-        if prefix.matches('"').count() % 2 == 0 {
+        if prefix.matches('"').count().is_multiple_of(2) {
             tokens_only("step", attr, prefix);
         }
     }

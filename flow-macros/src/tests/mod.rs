@@ -6,8 +6,10 @@ mod half_typed;
 
 use proc_macro2::TokenStream;
 
+type Expand = fn(TokenStream, TokenStream) -> TokenStream;
+
 /// The macros by their names.
-const MACROS: [(&str, fn(TokenStream, TokenStream) -> TokenStream); 3] =
+const MACROS: [(&str, Expand); 3] =
     [("step", crate::step::expand), ("flow", crate::flow::expand), ("tools", crate::tools::expand)];
 
 /// Expands source text.
