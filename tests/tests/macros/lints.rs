@@ -68,7 +68,7 @@ impl Reply for Talk {
 }
 
 /// An argument that only this module sees.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize, JsonSchema)]
 struct Private {
     /// Added up.
     numbers: Vec<u32>,
