@@ -8,7 +8,7 @@
 //! | `openai-responses` | responses | `OPENAI_API_KEY` | |
 //! | `anthropic` | messages | `ANTHROPIC_API_KEY` | |
 //! | `gemini` | generate content | `GEMINI_API_KEY` | |
-//! | `ollama` | Ollama's chat | | `OLLAMA_HOST`, else `http://localhost:11434` |
+//! | `ollama` | chat completions | | `OLLAMA_HOST`, else `http://localhost:11434` |
 //! | `openrouter` | chat completions | `OPENROUTER_API_KEY` | |
 //! | `deepseek` | chat completions | `DEEPSEEK_API_KEY` | |
 //! | `groq` | chat completions | `GROQ_API_KEY` | |
@@ -41,12 +41,12 @@
 //!   most providers refuse anything else in a history.
 //! * The schema of a tool is sent as it is. The schema of an output loses the keywords that
 //!   the provider refuses; validate the answer against the whole schema.
-//! * A file by URL is an error with providers of chat completions, any file with Ollama.
+//! * A file by URL is an error with providers of chat completions.
 //! * [`Sampling::extra`](super::Sampling::extra) is laid over the request's body, key by key
-//!   of the top level. Ollama's `options` are merged.
-//! * Ollama has no choice of tools: with [`ToolChoice::None`](super::ToolChoice::None) they
-//!   are not offered, and it cannot be made to call one. Anthropic takes no seed, and OpenAI's
-//!   responses take no stop texts.
+//!   of the top level: an object there replaces the whole object.
+//! * Ollama heeds no choice of tools: with [`ToolChoice::None`](super::ToolChoice::None) they
+//!   are not offered, and it cannot be made to call one. Its `num_ctx` is set at the server.
+//!   Anthropic takes no seed.
 //!
 //! # What a response becomes
 //!
@@ -59,7 +59,7 @@
 //!
 //! The wire formats are those of the crate `genai`, none of whose types is seen outside; what
 //! it lacks (ids of responses, refusals, exact text and broken arguments of chat completions,
-//! images by URL and failed tools with Anthropic, schemas with Ollama) is added here. It
+//! images by URL and failed tools with Anthropic) is added here. It
 //! retries nothing; see [`complete`](super::complete). Redirects are not followed, since keys
 //! would go with them.
 
@@ -200,7 +200,8 @@ impl ProviderModelBuilder {
         let read = |variable: Option<&str>| {
             variable.and_then(&environment).filter(|value| !value.trim().is_empty())
         };
-        let key = self.key.or_else(|| read(service.key).map(SecretString::from));
+        let key = self.key.filter(|key| !key.expose_secret().trim().is_empty());
+        let key = key.or_else(|| read(service.key).map(SecretString::from));
         if let (None, true, Some(variable)) = (&key, service.key_needed, service.key) {
             return Err(ModelError::MissingKey {
                 provider: service.name.to_owned(),
@@ -348,10 +349,10 @@ mod tests {
     #[test]
     fn local_providers_do_without_a_key() {
         let model = ProviderModel::builder("ollama", "qwen3").build_from(nothing).unwrap();
-        assert_eq!(model.target.base_url, "http://localhost:11434/");
+        assert_eq!(model.target.base_url, "http://localhost:11434/v1/");
         let host = |asked: &str| (asked == "OLLAMA_HOST").then(|| "10.0.0.7:11434".to_owned());
         let model = ProviderModel::builder("ollama", "qwen3").build_from(host).unwrap();
-        assert_eq!(model.target.base_url, "http://10.0.0.7:11434/");
+        assert_eq!(model.target.base_url, "http://10.0.0.7:11434/v1/");
 
         let error = ProviderModel::builder("openai-compatible", "m").build_from(nothing);
         let error = error.unwrap_err();

@@ -24,7 +24,7 @@ pub(super) fn to_genai(
 
     let mut options = target.sampling(&request.sampling)?;
     options.stop_sequences.clone_from(&request.stop);
-    let hidden = request.tool_choice == ToolChoice::None && target.is(Dialect::Ollama);
+    let hidden = request.tool_choice == ToolChoice::None && !target.service.tool_choice;
     if !request.tools.is_empty() && !hidden {
         let tools = request.tools.iter().map(|tool| {
             Tool::new(tool.name.as_str())
@@ -41,9 +41,6 @@ pub(super) fn to_genai(
     }
     if let Some(output) = &request.output {
         target.set_output(output, &mut options);
-    }
-    if target.is(Dialect::Ollama) {
-        merge_ollama_options(&mut options);
     }
     Ok((sent, options))
 }
@@ -102,12 +99,7 @@ impl Target {
 
     fn set_output(&self, output: &OutputSchema, options: &mut ChatOptions) {
         let schema = schema::for_output(output.schema.clone().to_value(), self.service.dialect);
-        if self.is(Dialect::Ollama) {
-            // The crate leaves Ollama's schema out.
-            extra(options).insert("format".to_owned(), schema);
-        } else {
-            options.response_format = Some(JsonSpec::new(&output.name, schema).into());
-        }
+        options.response_format = Some(JsonSpec::new(&output.name, schema).into());
     }
 
     fn push_message(
@@ -142,11 +134,6 @@ impl Target {
             _ if parts.is_empty() => {}
             Role::User => messages.push(ChatMessage::user(content(parts))),
             Role::Assistant => messages.push(ChatMessage::assistant(content(parts))),
-            // Of several results in a message, the crate sends Ollama only the last.
-            Role::Tool if self.is(Dialect::Ollama) => {
-                let results = parts.into_iter().map(|part| ChatMessage::tool(content(vec![part])));
-                messages.extend(results);
-            }
             Role::Tool => messages.push(ChatMessage::tool(content(parts))),
         }
         Ok(())
@@ -162,9 +149,6 @@ impl Target {
             }
             Dialect::Chat if by_url && !image => {
                 return Err(self.unsupported("a file by URL; send its bytes in Base64"));
-            }
-            Dialect::Ollama if by_url || !image => {
-                return Err(self.unsupported("it takes only images in Base64"));
             }
             _ => {}
         }
@@ -249,36 +233,4 @@ impl Target {
 
 fn custom(data: Value) -> ContentPart {
     ContentPart::Custom(CustomPart { model_iden: None, data })
-}
-
-fn extra(options: &mut ChatOptions) -> &mut Map<String, Value> {
-    let extra = options.extra_body.get_or_insert_with(|| json!({}));
-    if !extra.is_object() {
-        *extra = json!({});
-    }
-    match extra {
-        Value::Object(map) => map,
-        _ => unreachable!("it was made an object"),
-    }
-}
-
-/// `options` of the extra parameters would replace those that are set by type.
-fn merge_ollama_options(options: &mut ChatOptions) {
-    let typed = [
-        ("temperature", options.temperature.map(|v| json!(v))),
-        ("top_p", options.top_p.map(|v| json!(v))),
-        ("num_predict", options.max_tokens.map(|v| json!(v))),
-        ("seed", options.seed.map(|v| json!(v))),
-        ("stop", (!options.stop_sequences.is_empty()).then(|| json!(options.stop_sequences))),
-    ];
-    let Some(Value::Object(own)) =
-        options.extra_body.as_mut().and_then(|extra| extra.get_mut("options"))
-    else {
-        return;
-    };
-    for (name, value) in typed {
-        if let Some(value) = value {
-            own.entry(name).or_insert(value);
-        }
-    }
 }

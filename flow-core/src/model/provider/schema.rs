@@ -25,7 +25,7 @@ const LIMITS: [&str; 12] = [
 /// Takes from the schema of an output what a provider refuses. The provider crate closes the
 /// objects and, for OpenAI, makes all their properties required.
 pub(super) fn for_output(mut schema: Value, dialect: Dialect) -> Value {
-    if matches!(dialect, Dialect::Chat | Dialect::Responses | Dialect::Anthropic) {
+    if dialect != Dialect::Gemini {
         strip(&mut schema, dialect);
     }
     schema

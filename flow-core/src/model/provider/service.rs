@@ -11,7 +11,6 @@ pub(super) enum Dialect {
     Responses,
     Anthropic,
     Gemini,
-    Ollama,
 }
 
 /// What differs between providers.
@@ -29,6 +28,8 @@ pub(super) struct Service {
     pub(super) default_url: Option<&'static str>,
     /// Whether output by JSON Schema works with any current model of the provider.
     structured_output: bool,
+    /// Whether the provider heeds a choice of tools.
+    pub(super) tool_choice: bool,
     /// Whether the provider takes unsigned reasoning of earlier answers.
     pub(super) takes_reasoning: bool,
 }
@@ -48,6 +49,7 @@ const fn chat(
         base_url: None,
         default_url: Some(url),
         structured_output: false,
+        tool_choice: true,
         takes_reasoning: false,
     }
 }
@@ -89,14 +91,17 @@ pub(super) const SERVICES: [Service; 10] = [
         )
     },
     Service {
+        // Its chat completions: the crate's adapter of Ollama's own format sends neither
+        // schemas nor extra parameters.
         name: "ollama",
-        adapter: AdapterKind::Ollama,
-        dialect: Dialect::Ollama,
+        adapter: AdapterKind::OpenAI,
+        dialect: Dialect::Chat,
         key: None,
         key_needed: false,
         base_url: Some("OLLAMA_HOST"),
-        default_url: Some("http://localhost:11434/"),
+        default_url: Some("http://localhost:11434/v1/"),
         structured_output: true,
+        tool_choice: false,
         takes_reasoning: false,
     },
     chat(
@@ -128,6 +133,7 @@ pub(super) const SERVICES: [Service; 10] = [
         base_url: Some("OPENAI_COMPATIBLE_BASE_URL"),
         default_url: None,
         structured_output: true,
+        tool_choice: true,
         takes_reasoning: true,
     },
 ];
@@ -172,6 +178,9 @@ impl Service {
                 reason: "its base URL is not an HTTP address".to_owned(),
             });
         };
+        if self.name == "ollama" && url.path() == "/" {
+            url.set_path("/v1/");
+        }
         if !url.path().ends_with('/') {
             url.set_path(&format!("{}/", url.path()));
         }

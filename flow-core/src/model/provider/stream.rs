@@ -28,7 +28,8 @@ pub(super) async fn open(
     let options = options.with_raw_frame_fn(move |_, frame| {
         let mut told = frames.lock().unwrap_or_else(PoisonError::into_inner);
         let mentions = ["refusal", "incomplete_details", "blockReason", "output_tokens_details"];
-        if (told.id.is_none() && frame.index < FIRST || mentions.iter().any(|word| frame.data.contains(word)))
+        if (told.id.is_none() && frame.index < FIRST
+            || mentions.iter().any(|word| frame.data.contains(word)))
             && let Some(value) = frame.json()
         {
             told.add(&value);
@@ -113,8 +114,8 @@ impl Answer {
 
     /// Begins a call, with the first of its chunks.
     fn begin(&mut self, given: String, name: String) {
-        // Gemini and Ollama send whole calls, and Gemini's ids repeat.
-        let whole = matches!(self.target.service.dialect, Dialect::Gemini | Dialect::Ollama);
+        // Gemini sends whole calls, and their ids repeat.
+        let whole = self.target.is(Dialect::Gemini);
         let known = !whole && self.calls.iter().any(|call| call.given == given);
         if known || name.is_empty() {
             return;
@@ -125,9 +126,8 @@ impl Answer {
     }
 
     fn whole(&mut self, mut end: StreamEnd) -> Result<ChatResponse, ModelError> {
-        // The crate ends these streams also when the connection does.
-        let whole = matches!(self.target.service.dialect, Dialect::Gemini | Dialect::Ollama);
-        if whole && end.captured_stop_reason.is_none() {
+        // The crate ends Gemini's streams also when the connection does.
+        if self.target.is(Dialect::Gemini) && end.captured_stop_reason.is_none() {
             return Err(self.broken());
         }
         let told = std::mem::take(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner));
