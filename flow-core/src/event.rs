@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::model::TokenUsage;
 use crate::outcome::Outcome;
 use crate::session::Question;
 
@@ -104,6 +105,33 @@ pub enum Event {
         from: Arc<str>,
         /// The step that is entered.
         to: Arc<str>,
+    },
+    /// A model begins to answer. When an attempt broke off and is made again, this comes
+    /// again, and what was streamed before counts no more.
+    TextStart {
+        /// The step that it speaks for.
+        step: Arc<str>,
+    },
+    /// More of a model's answer.
+    TextDelta {
+        /// The step that it speaks for.
+        step: Arc<str>,
+        /// The text.
+        text: String,
+    },
+    /// A model's answer is complete.
+    TextEnd {
+        /// The step that it speaks for.
+        step: Arc<str>,
+    },
+    /// What one call of a model cost.
+    Usage {
+        /// The step that it spoke for.
+        step: Arc<str>,
+        /// The model, as `provider::name`.
+        model: String,
+        /// The tokens.
+        usage: TokenUsage,
     },
     /// Something is said to the user.
     Message {
@@ -207,6 +235,10 @@ impl Event {
             Self::StepEnter { .. } => "step-enter",
             Self::StepExit { .. } => "step-exit",
             Self::FlowTransition { .. } => "flow-transition",
+            Self::TextStart { .. } => "text-start",
+            Self::TextDelta { .. } => "text-delta",
+            Self::TextEnd { .. } => "text-end",
+            Self::Usage { .. } => "usage",
             Self::Message { .. } => "message",
             Self::Feedback { .. } => "feedback",
             Self::Note { .. } => "note",

@@ -55,6 +55,7 @@
 //! | [`transition`] | what moves a flow |
 //! | [`tool`](mod@tool) | tools, their arguments and the repair of those |
 //! | [`session`] | the session document and its migrations |
+//! | [`model`] | models, providers, how they are called |
 //! | [`store`] | where documents live |
 //! | [`event`], [`outcome`] | what a turn tells, and how it ends |
 //! | [`error`] | all errors |
@@ -79,6 +80,7 @@ mod ledger;
 pub mod message;
 pub mod model;
 pub mod outcome;
+mod panic;
 pub mod session;
 pub mod step;
 pub mod store;

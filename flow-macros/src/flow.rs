@@ -176,6 +176,16 @@ impl Args {
             let call = at(key.span(), quote!(<Self as #private::FlowTools>::definitions()));
             quote! {
                 fn tools() -> #private::std::vec::Vec<#private::ToolDefinition> { #call }
+                fn call_tool<'a>(
+                    &'a self,
+                    cx: &'a #private::ToolCx,
+                    tool: &'a ::core::primitive::str,
+                    arguments: #private::serde_json::Value,
+                ) -> #private::ToolFuture<'a> {
+                    #private::std::boxed::Box::pin(
+                        <Self as #private::FlowTools>::call(self, cx, tool, arguments)
+                    )
+                }
             }
         });
         let registered = self.tools.as_ref().map(|_| {

@@ -15,9 +15,9 @@ use crate::slot;
 
 const KINDS: [&str; 4] = ["reply", "collect", "action", "decide"];
 const WORDS: [&str; 4] = ["stay", "end", "hand_off", "escalate"];
-const KEYS: [&str; 11] = [
-    "reply", "collect", "action", "decide", "next", "input", "tools", "memory", "id", "alias",
-    "crate",
+const KEYS: [&str; 12] = [
+    "reply", "collect", "action", "decide", "next", "input", "tools", "memory", "model", "id",
+    "alias", "crate",
 ];
 
 /// What `#[step(..)]` says.
@@ -28,6 +28,7 @@ struct Args {
     input: Option<Type>,
     tools: Option<Ident>,
     memory: Option<LitStr>,
+    model: Option<LitStr>,
     id: Option<LitStr>,
     aliases: Vec<LitStr>,
     krate: Option<Path>,
@@ -113,6 +114,7 @@ impl Args {
                     args.tools = Some(key.clone());
                 }
                 "memory" => args.memory = Some(attributes::text(key, input)?),
+                "model" => args.model = Some(attributes::text(key, input)?),
                 "id" => args.id = Some(attributes::text(key, input)?),
                 "alias" => {
                     args.aliases = attributes::list(key, "alias(\"OldName\")", input, |input| {
@@ -282,6 +284,35 @@ impl Args {
                 impl #impl_generics #private::ToolsRegistered for #ident #ty_generics #where_clause {}
             }
         });
+        let is_reply = self.kind.as_ref().is_some_and(|kind| kind == "reply");
+        let tool_host = is_reply.then(|| {
+            let call = self.tools.as_ref().map(|key| {
+                let call = at(key.span(), quote!(<Self as #private::StepTools>::call));
+                quote! {
+                    fn call_tool<'a>(
+                        &'a mut self,
+                        cx: &'a mut #private::StepCx<'_, #flow>,
+                        tool: &'a ::core::primitive::str,
+                        arguments: #private::serde_json::Value,
+                    ) -> #private::ToolFuture<'a> {
+                        #private::std::boxed::Box::pin(#call(self, cx, tool, arguments))
+                    }
+                }
+            });
+            quote! {
+                #[automatically_derived]
+                impl #impl_generics #private::ToolHost for #ident #ty_generics #where_clause {
+                    type Flow = #flow;
+                    #call
+                }
+            }
+        });
+        let model = self.model.as_ref().map(|model| {
+            quote! {
+                const MODEL: ::core::option::Option<&'static ::core::primitive::str> =
+                    ::core::option::Option::Some(#model);
+            }
+        });
         // The ways out name the flow and so need the kind's trait; without one say it here.
         let is_named = ways.iter().any(|way| matches!(way.to, To::Step { .. }));
         let kind_check = (is_checked && !is_named).then(|| {
@@ -301,12 +332,14 @@ impl Args {
                 const NAME: &'static ::core::primitive::str = #name;
                 #aliases
                 #memory
+                #model
                 const DOC: &'static ::core::primitive::str = #docs;
                 fn transition(next: #next) -> #private::Way { #body }
                 fn is_stay(next: &#next) -> ::core::primitive::bool { #is_stay }
                 #tools
             }
             #registered
+            #tool_host
             #kind_check
         }
     }

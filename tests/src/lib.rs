@@ -1,6 +1,7 @@
 //! What the integration tests share.
 
 pub mod failing_store;
+pub mod model_server;
 pub mod mongo_server;
 pub mod recording_store;
 pub mod route_flow;

@@ -11,6 +11,7 @@ use super::{Core, Durability, Engine, LEASE, Limits, TurnOutcome, TurnRequest, r
 use crate::error::{BuildError, Error, IdError, SessionError};
 use crate::flow::{Flow, FlowMeta, Graph, Steps, digest};
 use crate::id::check_name;
+use crate::model::{ModelCatalog, ModelSelection};
 use crate::session::{Migrations, SessionDoc};
 use crate::step::{EventSink, Resolver};
 use crate::store::SessionStore;
@@ -37,6 +38,7 @@ type Register = Box<dyn FnOnce() -> Result<Arc<dyn Registered>, BuildError> + Se
 pub struct EngineBuilder {
     store: Option<Arc<dyn SessionStore>>,
     flows: Vec<Register>,
+    models: ModelCatalog,
     limits: Limits,
     durability: Durability,
     lease: Duration,
@@ -49,6 +51,7 @@ impl EngineBuilder {
         Self {
             store: None,
             flows: Vec::new(),
+            models: ModelCatalog::new(),
             limits: Limits::default(),
             durability: Durability::default(),
             lease: LEASE,
@@ -74,6 +77,13 @@ impl EngineBuilder {
     #[must_use]
     pub fn flow<F: Flow>(mut self, flow: F) -> Self {
         self.flows.push(Box::new(|| Ok(Arc::new(FlowSlot::new(flow)?) as Arc<dyn Registered>)));
+        self
+    }
+
+    /// The models that flows and steps may select. Default: none.
+    #[must_use]
+    pub fn models(mut self, models: ModelCatalog) -> Self {
+        self.models = models;
         self
     }
 
@@ -130,6 +140,7 @@ impl EngineBuilder {
         let core = Core {
             store,
             flows,
+            models: self.models,
             limits: self.limits,
             durability: self.durability,
             lease: self.lease,
@@ -182,7 +193,7 @@ impl<F: Flow> FlowSlot<F> {
         let checked = flow.define_steps(declared.clone());
         check_steps(&flow, &checked)?;
         if let Some(model) = F::MODEL
-            && model.parse::<crate::model::ModelSelection>().is_err()
+            && model.parse::<ModelSelection>().is_err()
         {
             return Err(BuildError::Model {
                 flow: F::ID.to_owned(),
@@ -249,6 +260,12 @@ pub(super) fn check_steps<F: Flow>(flow: &F, steps: &Steps<F>) -> Result<(), Bui
             if owners.insert(name, place).is_some() {
                 return Err(BuildError::DuplicateStep { flow: id(), step: name.to_owned() });
             }
+        }
+        if let Some(model) = info.model
+            && model.parse::<ModelSelection>().is_err()
+        {
+            let place = format!(", step `{}`", info.name);
+            return Err(BuildError::Model { flow: id(), place, model: model.to_owned() });
         }
         if let Some(memory) = info.memory {
             check_name("memory namespace", memory).map_err(name_error::<F>)?;

@@ -7,7 +7,7 @@ use super::run::Run;
 use crate::error::{Error, SessionError};
 use crate::flow::Flow;
 use crate::ledger::Ledger;
-use crate::message::Message;
+use crate::model::TokenUsage;
 use crate::outcome::Outcome;
 use crate::session::{
     Appended, ArchiveEntry, ArchiveMark, ArchivedMessage, Delta, EdgeCount, FlowRef, PATH_WINDOW,
@@ -21,17 +21,8 @@ const PATH_BATCH: usize = 32;
 /// What has happened since the last commit.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// What was said, with the memory namespace.
-    pub(super) messages: Vec<(&'static str, Message)>,
     /// The steps that were entered.
     pub(super) path: Vec<PathEntry>,
-}
-
-impl Changes {
-    /// The seq of the next message, given the document's.
-    pub(super) fn next_message(&self, committed: u64) -> u64 {
-        committed + self.messages.len() as u64
-    }
 }
 
 impl<F: Flow> Run<F> {
@@ -97,6 +88,8 @@ impl<F: Flow> Run<F> {
     ) -> Result<(), Error> {
         self.ledger_mut().commit(delta, archive.as_slice(), release).await?;
         self.changes = Changes::default();
+        self.scope.unsaved.clear();
+        self.scope.usage = TokenUsage::default();
         Ok(())
     }
 
@@ -144,6 +137,11 @@ impl<F: Flow> Run<F> {
                 delta.steps.insert(name.to_string(), fields);
             }
         }
+        if self.scope.usage != TokenUsage::default() {
+            let mut usage = doc.usage;
+            usage += self.scope.usage;
+            delta.usage = Some(usage);
+        }
         if doc.context != self.scope.context {
             delta.context = Some(self.scope.context.clone());
         }
@@ -166,10 +164,11 @@ impl<F: Flow> Run<F> {
 
     /// Appends messages and path entries, and moves what is beyond the windows out.
     fn append_history(&self, doc: &SessionDoc, delta: &mut Delta) -> Option<ArchiveEntry> {
-        if !self.changes.messages.is_empty() {
-            delta.next_message = Some(self.changes.next_message(doc.next_message));
+        let said = &self.scope.unsaved;
+        if !said.is_empty() {
+            delta.next_message = Some(doc.next_message + said.len() as u64);
         }
-        for (namespace, message) in &self.changes.messages {
+        for (namespace, message) in said {
             delta.memory.entry((*namespace).to_owned()).or_default().push.push(message.clone());
         }
         let mut archived = Vec::new();

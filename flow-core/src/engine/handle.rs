@@ -1,6 +1,5 @@
 use std::fmt;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -13,7 +12,7 @@ use tracing::Instrument as _;
 
 use super::build::Registered;
 use super::{Core, TurnOutcome, TurnRequest};
-use crate::error::{Error, TurnError, panic_message};
+use crate::error::{Error, TurnError};
 use crate::event::Event;
 use crate::id::SessionId;
 use crate::step::EventSink;
@@ -105,16 +104,4 @@ impl fmt::Debug for TurnHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TurnHandle").field("session", &self.session).finish_non_exhaustive()
     }
-}
-
-/// Runs a future and turns a panic into its message.
-pub(super) async fn catch_panic<T>(future: impl Future<Output = T>) -> Result<T, String> {
-    let mut future = std::pin::pin!(future);
-    std::future::poll_fn(move |cx| {
-        match std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-            Ok(poll) => poll.map(Ok),
-            Err(payload) => Poll::Ready(Err(panic_message(&*payload))),
-        }
-    })
-    .await
 }

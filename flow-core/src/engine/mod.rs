@@ -31,6 +31,7 @@ pub use session::{SessionHandle, SweepReport};
 use crate::error::{Error, TurnError};
 use crate::flow::{Flow, Graph};
 use crate::id::SessionId;
+use crate::model::ModelCatalog;
 use crate::store::{ListQuery, SessionStore, SessionSummary};
 use crate::time::Clock;
 
@@ -108,6 +109,7 @@ pub const LEASE: Duration = Duration::from_secs(30);
 pub(crate) struct Core {
     store: Arc<dyn SessionStore>,
     flows: BTreeMap<&'static str, Arc<dyn Registered>>,
+    models: ModelCatalog,
     limits: Limits,
     durability: Durability,
     lease: Duration,

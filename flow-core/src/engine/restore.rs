@@ -9,6 +9,7 @@ use super::build::FlowSlot;
 use crate::error::SessionError;
 use crate::flow::{Flow, Steps};
 use crate::ledger::Ledger;
+use crate::model::TokenUsage;
 use crate::session::{ArchiveMark, FORMAT, FlowRef, Lease, RawDoc, SessionDoc, Status, Visit};
 use crate::time::Timestamp;
 
@@ -139,6 +140,7 @@ pub(super) fn new_doc<F: Flow>(
         waiting: None,
         ended: None,
         error: None,
+        usage: TokenUsage::default(),
         next_message: 0,
         archive: ArchiveMark::default(),
         superseded: 0,

@@ -14,10 +14,12 @@ use crate::event::{Event, Rendered};
 use crate::flow::{Drive, Flow, MemoryPolicy, Steps};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
-use crate::message::{Message, Role};
+use crate::message::{Message, Part, Role};
 use crate::outcome::Outcome;
 use crate::session::{MAIN_MEMORY, PathEntry, Question, Waiting};
-use crate::step::{ActionCx, Arrival, DynStep, Effect, Scope, StepCx, arrive, dispatch, read};
+use crate::step::{
+    ActionCx, Arrival, DynStep, Effect, Scope, Speaker, StepCx, arrive, dispatch, read,
+};
 use crate::transition::{Payload, Transition};
 
 /// How many of the last steps an error about a runaway turn names.
@@ -48,6 +50,8 @@ pub(super) struct Run<F: Flow> {
     created: bool,
     /// Whether the current step is still to be told that it was taken up again.
     restored: bool,
+    /// The models of the steps, by their place in the registry.
+    pub(super) speakers: Vec<Option<Speaker>>,
     /// The caller's id of the turn.
     pub(super) turn_id: Option<String>,
 }
@@ -91,6 +95,7 @@ impl<F: Flow> Run<F> {
             crossings: 0,
             created,
             restored: false,
+            speakers: Vec::new(),
             turn_id: None,
         };
         let doc = run.ledger().doc();
@@ -138,12 +143,23 @@ impl<F: Flow> Run<F> {
         }
     }
 
+    /// Gives the current step its memory and its model.
+    pub(super) fn set_voice(&mut self) {
+        let info = self.steps.at(self.cursor).info();
+        self.scope.namespace = info.memory.unwrap_or(MAIN_MEMORY);
+        self.scope.speaker = self.speakers.get(self.cursor).cloned().flatten();
+    }
+
+    /// Keeps a message in the memory of the current step.
+    pub(super) fn record(&mut self, role: Role, parts: Vec<Part>) {
+        let seq = self.ledger().doc().next_message + self.scope.unsaved.len() as u64;
+        let message = Message { seq, role, parts, at: self.core.clock.now() };
+        self.scope.unsaved.push((self.scope.namespace, message));
+    }
+
     /// Keeps what was said in the memory of the current step.
     pub(super) fn record_message(&mut self, role: Role, text: String) {
-        let namespace = self.steps.at(self.cursor).info().memory.unwrap_or(MAIN_MEMORY);
-        let seq = self.changes.next_message(self.ledger().doc().next_message);
-        let message = Message::text(seq, role, text, self.core.clock.now());
-        self.changes.messages.push((namespace, message));
+        self.record(role, vec![Part::text(text)]);
     }
 
     /// Keeps the message of a session that waits for a person, and runs nothing.
@@ -315,6 +331,7 @@ impl<F: Flow> Run<F> {
                 };
                 self.cursor = to;
                 self.scope.step = target;
+                self.set_voice();
                 self.scope.visit = self.visit.number;
                 self.scope.ordinal = 0;
                 self.scope.asked = 0;
@@ -349,6 +366,15 @@ impl<F: Flow> Run<F> {
                     self.replies.push(text.clone());
                     self.scope.events.emit(|| Event::Message { step, text, rendered });
                 }
+                Effect::Answer { parts, text } => {
+                    self.record(Role::Assistant, parts);
+                    if !text.is_empty() {
+                        self.replies.push(text.clone());
+                        let rendered = Rendered::Model;
+                        self.scope.events.emit(|| Event::Message { step, text, rendered });
+                    }
+                }
+                Effect::Record { role, parts } => self.record(role, parts),
                 Effect::Feedback(text) => {
                     self.replies.push(text.clone());
                     self.scope.events.emit(|| Event::Feedback { step, text });
@@ -404,7 +430,10 @@ impl<F: Flow> Run<F> {
         let unrecorded = self.scope.unrecorded;
         match error.into_source::<Error>() {
             Ok(error @ (Error::Store(_) | Error::Session(_))) if unrecorded => error,
-            Ok(error @ Error::Turn(TurnError::NoModel { .. })) => error,
+            Ok(Error::Model(error)) => {
+                let place = format!("step `{}`", self.scope.step);
+                TurnError::Model { flow: F::ID.to_owned(), place, error }.into()
+            }
             Ok(other) => self.failed_step(other.into()),
             Err(error) => self.failed_step(error),
         }

@@ -9,20 +9,21 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::build::{FlowSlot, check_steps};
-use super::handle::catch_panic;
 use super::lease::Held;
 use super::restore::{find_step, keep, migrate, new_doc, supersede};
 use super::run::Run;
 use super::{Core, Durability, TurnOutcome, TurnRequest};
 use crate::error::{Error, IdError, SessionError, StepError, StoreError, TurnError};
 use crate::event::Event;
-use crate::flow::{Flow, InitCx, Restore, Steps, digest};
+use crate::flow::{Flow, InitCx, Restore, StepInfo, Steps, digest};
 use crate::id::{MAX_ID_BYTES, SessionId};
 use crate::ledger::Ledger;
 use crate::message::Role;
+use crate::model::{ModelSelection, Sampling, TokenUsage};
 use crate::outcome::Outcome;
-use crate::session::{Delta, ErrorRecord, SessionDoc, Waiting};
-use crate::step::{EventSink, Scope};
+use crate::panic::catch_panic;
+use crate::session::{Delta, ErrorRecord, MAIN_MEMORY, SessionDoc, Waiting};
+use crate::step::{EventSink, Scope, Speaker};
 use crate::store::{Grant, OpenRequest, Opened};
 
 /// Runs a turn, tells its events, and gives the session back whatever happens.
@@ -85,7 +86,7 @@ async fn take_turn<F: Flow>(
     let prepared = tokio::select! {
         biased;
         () = cancel.cancelled() => return Err(cancelled(&session)),
-        prepared = catch_panic(prepare(slot, request, turn)) => prepared,
+        prepared = catch_panic(prepare(core, slot, request, turn)) => prepared,
     };
     let mut prepared = prepared.map_err(|message| panicked::<F>(&session, message))??;
 
@@ -182,6 +183,7 @@ struct Prepared<F: Flow> {
     slot: Arc<FlowSlot<F>>,
     flow: F,
     steps: Steps<F>,
+    speakers: Vec<Option<Speaker>>,
     digest: Arc<str>,
     context: Map<String, Value>,
     turn: Arc<str>,
@@ -201,8 +203,35 @@ async fn open<F: Flow>(core: Arc<Core>, session: SessionId) -> Result<Opened, St
     core.store.open(&request).instrument(span).await
 }
 
+/// Finds the models of a flow and of its steps, before any session is touched. Steps without
+/// one of their own speak through the flow's.
+fn find_speakers<F: Flow>(
+    core: &Core,
+    flow: &F,
+    steps: &Steps<F>,
+) -> Result<Vec<Option<Speaker>>, TurnError> {
+    let policy = flow.config_call_policy();
+    let find = |selection: &ModelSelection, place: &str| {
+        let model = core.models.find(selection).map_err(|error| TurnError::Model {
+            flow: F::ID.to_owned(),
+            place: place.to_owned(),
+            error,
+        })?;
+        let name = selection.to_string().into();
+        Ok(Speaker { model, name, policy: policy.clone(), sampling: Sampling::default() })
+    };
+    let shared = flow.config_model().map(|model| find(&model, "the flow")).transpose()?;
+    let of_step = |info: &StepInfo| match info.model.map(str::parse::<ModelSelection>) {
+        Some(Ok(model)) => find(&model, &format!("step `{}`", info.name)).map(Some),
+        // A selection that cannot be read is refused when the engine is built.
+        Some(Err(_)) | None => Ok(shared.clone()),
+    };
+    steps.iter().map(|entry| of_step(entry.info())).collect()
+}
+
 /// Makes the flow ready for the turn, before its session is known.
 async fn prepare<F: Flow>(
+    core: &Core,
     slot: Arc<FlowSlot<F>>,
     request: TurnRequest,
     turn: Arc<str>,
@@ -229,7 +258,9 @@ async fn prepare<F: Flow>(
         let digest = digest(&steps).into();
         (steps, digest)
     };
-    Ok(Prepared { slot, flow, steps, digest, context, turn, request, closing: Arc::default() })
+    let speakers = find_speakers(core, &flow, &steps)?;
+    let closing = Arc::default();
+    Ok(Prepared { slot, flow, steps, speakers, digest, context, turn, request, closing })
 }
 
 /// The turn from the opened document to the last commit.
@@ -240,7 +271,8 @@ async fn work<F: Flow>(
     grant: &Grant,
     events: &EventSink,
 ) -> Result<TurnOutcome, Error> {
-    let Prepared { slot, flow, steps, digest, context, turn, request, closing } = prepared;
+    let Prepared { slot, flow, steps, speakers, digest, context, turn, request, closing } =
+        prepared;
     let session = request.session.clone();
     let now = core.clock.now();
     let start = match flow.initial_step() {
@@ -339,12 +371,18 @@ async fn work<F: Flow>(
         notes: Vec::new(),
         context: merged,
         tools,
+        speaker: None,
+        namespace: MAIN_MEMORY,
+        unsaved: Vec::new(),
+        usage: TokenUsage::default(),
         events: events.clone(),
         now,
         ledger: Some(ledger),
     };
     let mut run = Run::new(core.clone(), flow, steps, digest, cursor, scope, created)?;
     run.turn_id = request.turn_id;
+    run.speakers = speakers;
+    run.set_voice();
     if goes_on {
         run.keep_edges();
     }

@@ -33,6 +33,8 @@ pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
         .unwrap_or_else(|| "a value that is not text".to_owned())
 }
 
+use crate::model::ModelError;
+
 /// Any error of this crate.
 ///
 /// ```
@@ -61,6 +63,9 @@ pub enum Error {
     /// A tool call that failed.
     #[error(transparent)]
     Tool(#[from] ToolError),
+    /// A model that gave no answer.
+    #[error(transparent)]
+    Model(#[from] ModelError),
     /// A turn that could not be completed.
     #[error(transparent)]
     Turn(#[from] TurnError),
@@ -75,6 +80,7 @@ impl Error {
             Self::Session(e) => e.code(),
             Self::Store(e) => e.code(),
             Self::Tool(e) => e.code(),
+            Self::Model(e) => e.code(),
             Self::Turn(e) => e.code(),
         }
     }
@@ -85,6 +91,7 @@ impl Error {
             Self::Id(_) | Self::Build(_) | Self::Session(_) => false,
             Self::Store(e) => e.retryable(),
             Self::Tool(e) => e.retryable(),
+            Self::Model(e) => e.retryable(),
             Self::Turn(e) => e.retryable(),
         }
     }
@@ -97,6 +104,7 @@ impl Error {
             Self::Session(e) => e.status(),
             Self::Store(e) => e.status(),
             Self::Tool(_) => 422,
+            Self::Model(_) => 502,
             Self::Turn(e) => e.status(),
         }
     }

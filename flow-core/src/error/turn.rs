@@ -1,4 +1,5 @@
 use super::StepError;
+use crate::model::ModelError;
 
 /// A turn that could not be completed. The session stays at its last commit.
 #[derive(Debug, thiserror::Error)]
@@ -88,15 +89,16 @@ pub enum TurnError {
         /// What it said.
         error: StepError,
     },
-    /// A reply step has neither an authored response nor a model.
-    #[error(
-        "flow `{flow}`, step `{step}`: there is no model to speak; override `response` to author the reply"
-    )]
-    NoModel {
+    /// The model of a flow or of a step cannot be had, which is found before the session is
+    /// touched, or gave no answer.
+    #[error("flow `{flow}`: the model of {place} cannot be used: {error}")]
+    Model {
         /// The flow.
         flow: String,
-        /// The step.
-        step: String,
+        /// `the flow`, or the step.
+        place: String,
+        /// Why.
+        error: ModelError,
     },
     /// A transition names a step that the flow does not have.
     #[error(
@@ -131,7 +133,7 @@ impl TurnError {
             Self::Oscillation { .. } => "oscillation",
             Self::Step { error, .. } | Self::Hook { error, .. } => error.code(),
             Self::Panicked { .. } => "panicked",
-            Self::NoModel { .. } => "no-model",
+            Self::Model { error, .. } => error.code(),
             Self::UnknownTarget { .. } => "unknown-target",
             Self::Cancelled { .. } => "cancelled",
         }
@@ -141,6 +143,7 @@ impl TurnError {
     pub fn retryable(&self) -> bool {
         match self {
             Self::Step { error, .. } | Self::Hook { error, .. } => error.retryable(),
+            Self::Model { error, .. } => error.retryable(),
             Self::Cancelled { .. } => true,
             _ => false,
         }

@@ -1,8 +1,9 @@
 use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable as _};
+use futures_util::StreamExt as _;
 
-use super::{ChatModel, ChatRequest, ChatResponse, ModelError};
+use super::{ChatModel, ChatRequest, ChatResponse, ModelError, ModelEvent};
 
 /// How a model is called.
 ///
@@ -105,21 +106,59 @@ pub async fn complete(
             .await
             .unwrap_or_else(|_| Err(ModelError::Timeout { model: name.to_owned(), limit }))
     };
+    retry(name, policy, attempt).await
+}
+
+/// Calls a model as a policy says, and tells its pieces as they come. `begin` is told each
+/// attempt.
+///
+/// # Errors
+/// As [`complete`].
+pub(crate) async fn speak(
+    model: &dyn ChatModel,
+    name: &str,
+    request: &ChatRequest,
+    policy: &CallPolicy,
+    begin: &(dyn Fn() + Send + Sync),
+    observe: &(dyn Fn(ModelEvent) + Send + Sync),
+) -> Result<ChatResponse, ModelError> {
+    let attempt = || async {
+        begin();
+        let answer = async {
+            let mut events = model.stream(request).await?;
+            while let Some(event) = events.next().await {
+                match event? {
+                    ModelEvent::Done(response) => return Ok(*response),
+                    piece => observe(piece),
+                }
+            }
+            let message = "the answer broke off".to_owned();
+            Err(ModelError::Connection { model: name.to_owned(), message })
+        };
+        let limit = policy.attempt_timeout;
+        tokio::time::timeout(limit, answer)
+            .await
+            .unwrap_or_else(|_| Err(ModelError::Timeout { model: name.to_owned(), limit }))
+    };
+    retry(name, policy, attempt).await
+}
+
+/// Makes attempts until one succeeds, fails for good, or is the last.
+async fn retry<T, F, A>(name: &str, policy: &CallPolicy, attempt: A) -> Result<T, ModelError>
+where
+    F: Future<Output = Result<T, ModelError>>,
+    A: FnMut() -> F,
+{
     attempt
         .retry(policy.backoff())
         .when(ModelError::retryable)
         .adjust(|error, wait| {
-            wait.map(|wait| {
-                error.retry_after().map_or(wait, |asked| asked.min(policy.longest_wait))
-            })
+            let asked = error.retry_after().map(|asked| asked.min(policy.longest_wait));
+            wait.map(|wait| asked.unwrap_or(wait))
         })
         .notify(|error, wait| {
-            tracing::warn!(
-                model = name,
-                code = error.code(),
-                ?wait,
-                "model call failed, trying again"
-            );
+            let code = error.code();
+            tracing::warn!(model = name, code, ?wait, "model call failed, trying again");
         })
         .await
 }

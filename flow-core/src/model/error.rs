@@ -26,6 +26,22 @@ pub enum ModelError {
         /// Where the key is looked for.
         variable: String,
     },
+    /// The provider cannot be used as it is set up.
+    #[error("provider `{provider}` is not set up: {reason}")]
+    Setup {
+        /// The provider.
+        provider: String,
+        /// What is missing or wrong, and where to set it.
+        reason: String,
+    },
+    /// The provider has no way to be asked this. Nothing was sent.
+    #[error("`{model}` cannot be asked this: {reason}")]
+    Unsupported {
+        /// The model.
+        model: String,
+        /// What it has no way for, and what to do instead.
+        reason: String,
+    },
     /// The provider answered with an error status.
     #[error("`{model}` answered with status {status}: {message}")]
     Status {
@@ -87,6 +103,8 @@ impl ModelError {
             Self::Missing => "no-model",
             Self::Unknown { .. } => "unknown-model",
             Self::MissingKey { .. } => "missing-key",
+            Self::Setup { .. } => "provider-setup",
+            Self::Unsupported { .. } => "model-unsupported",
             Self::Status { .. } => "model-status",
             Self::Connection { .. } => "model-connection",
             Self::Timeout { .. } => "model-timeout",

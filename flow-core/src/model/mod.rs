@@ -15,6 +15,7 @@ mod response;
 pub mod scripted;
 mod selection;
 
+pub(crate) use call::speak;
 pub use call::{CallPolicy, complete};
 pub use catalog::ModelCatalog;
 pub use error::ModelError;

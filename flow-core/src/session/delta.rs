@@ -7,6 +7,7 @@ use super::{
     Status, TurnRecord, Visit, Waiting,
 };
 use crate::message::Message;
+use crate::model::TokenUsage;
 use crate::time::Timestamp;
 
 /// Items that a commit appends to a list, and how many of the list it keeps.
@@ -79,6 +80,8 @@ pub struct Delta {
     pub waiting: Option<Option<Waiting>>,
     /// The new error record; `Some(None)` for none.
     pub error: Option<Option<ErrorRecord>>,
+    /// What models have cost in this session.
+    pub usage: Option<TokenUsage>,
     /// The seq of the next message.
     pub next_message: Option<u64>,
     /// The new archive mark.
@@ -128,6 +131,7 @@ impl Delta {
         set(&mut doc.ended, &self.ended);
         set(&mut doc.waiting, &self.waiting);
         set(&mut doc.error, &self.error);
+        set(&mut doc.usage, &self.usage);
         set(&mut doc.next_message, &self.next_message);
         set(&mut doc.archive, &self.archive);
         set(&mut doc.updated_at, &self.updated_at);

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::id::SessionId;
 use crate::message::Message;
+use crate::model::TokenUsage;
 use crate::outcome::Outcome;
 use crate::time::Timestamp;
 
@@ -77,6 +78,9 @@ pub struct SessionDoc {
     /// Why the last turn failed, if it did.
     #[serde(default)]
     pub error: Option<ErrorRecord>,
+    /// What models have cost in this session.
+    #[serde(default)]
+    pub usage: TokenUsage,
     /// The seq of the next message.
     pub next_message: u64,
     /// What has moved to the archive.

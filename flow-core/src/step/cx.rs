@@ -7,11 +7,13 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tracing::Instrument as _;
 
-use super::FlowMeta;
+use super::{FlowMeta, Speaker};
 use crate::error::{Error, Result, ToolError};
 use crate::event::{Event, Rendered};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
+use crate::message::{Message, Part, Role};
+use crate::model::TokenUsage;
 use crate::session::Question;
 use crate::time::Timestamp;
 use crate::tool::{ToolCall, ToolCx, ToolDefinition};
@@ -20,7 +22,20 @@ use crate::tool::{ToolCall, ToolCx, ToolDefinition};
 /// step returns: a step that fails has said nothing.
 #[derive(Debug)]
 pub(crate) enum Effect {
-    Say { text: String, rendered: Rendered },
+    Say {
+        text: String,
+        rendered: Rendered,
+    },
+    /// What a model has answered; the text is part of it.
+    Answer {
+        parts: Vec<Part>,
+        text: String,
+    },
+    /// A message that is kept and not said.
+    Record {
+        role: Role,
+        parts: Vec<Part>,
+    },
     Feedback(String),
     Note(String),
     Ask(Question),
@@ -49,10 +64,34 @@ pub(crate) struct Scope {
     pub(crate) context: Map<String, Value>,
     /// The tools of the flow, as `define_tools` has left them.
     pub(crate) tools: Vec<ToolDefinition>,
+    /// The model that speaks for the step, if there is one.
+    pub(crate) speaker: Option<Speaker>,
+    /// The memory namespace of the step.
+    pub(crate) namespace: &'static str,
+    /// What was said since the last commit, with the memory namespace.
+    pub(crate) unsaved: Vec<(&'static str, Message)>,
+    /// What models have cost since the last commit.
+    pub(crate) usage: TokenUsage,
     pub(crate) events: EventSink,
     pub(crate) now: Timestamp,
     /// The document; nothing for a step that is run outside of a turn.
     pub(crate) ledger: Option<Ledger>,
+}
+
+impl Scope {
+    /// The conversation as the step's memory holds it, oldest message first.
+    pub(crate) fn history(&self) -> Vec<Message> {
+        let doc = self.ledger.as_ref().map(Ledger::doc);
+        let saved = doc.and_then(|doc| doc.memory.get(self.namespace));
+        let saved = saved.map_or(&[][..], |memory| &memory.messages);
+        let unsaved = self.unsaved.iter().filter(|(namespace, _)| *namespace == self.namespace);
+        saved.iter().chain(unsaved.map(|(_, message)| message)).cloned().collect()
+    }
+
+    /// A message for a request, before it has a place in the conversation.
+    pub(crate) fn draft(&self, role: Role, parts: Vec<Part>) -> Message {
+        Message { seq: 0, role, parts, at: self.now }
+    }
 }
 
 /// Where events go. Sending never waits: a turn is bounded by its budgets, so its events

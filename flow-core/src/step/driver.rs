@@ -4,14 +4,14 @@ use std::pin::Pin;
 use serde_json::Value;
 
 use super::extract::{ask_also, fill, missing};
+use super::generate::{Failed, Generated, generate};
 use super::registry::{Misfit, read_into};
 use super::{
     Action, ActionCx, Collect, Crossing, Decide, Effect, FlowMeta, Gate, Kind, Reply, Slot, Step,
-    StepCx, kind,
+    StepCx, ToolHost, kind,
 };
-use crate::error::{Error, Result, StepError, TurnError};
+use crate::error::{Error, Result, StepError};
 use crate::event::Rendered;
-use crate::model::ModelError;
 use crate::transition::{Payload, Transition};
 
 /// The flow of a step.
@@ -181,13 +181,16 @@ impl<S: Decide> StepKind<S> for kind::Decide {
     forward_hooks!(Decide);
 }
 
-impl<S: Reply> StepKind<S> for kind::Reply {
-    type Flow = S::Flow;
+impl<S> StepKind<S> for kind::Reply
+where
+    S: Reply + ToolHost<Flow = <S as Reply>::Flow>,
+{
+    type Flow = <S as Reply>::Flow;
     const KIND: Kind = Kind::Reply;
 
     async fn dispatch(
         step: &mut S,
-        cx: &mut StepCx<'_, S::Flow>,
+        cx: &mut StepCx<'_, Self::Flow>,
         next: &mut Option<S::Next>,
     ) -> Result<Option<Transition>> {
         cx.take_message();
@@ -198,14 +201,17 @@ impl<S: Reply> StepKind<S> for kind::Reply {
                     .push(Effect::Say { text: response.clone(), rendered: Rendered::Engine });
                 step.on_response(&response, cx).await?
             }
-            None => match step.on_model_error(&ModelError::Missing, cx).await? {
-                Some(next) => Some(next),
-                None => {
-                    return Err(Error::from(TurnError::NoModel {
-                        flow: S::Flow::ID.to_owned(),
-                        step: S::NAME.to_owned(),
-                    })
-                    .into());
+            None => match generate(step, cx).await {
+                Ok(Generated { transition: Some(transition), .. }) => return Ok(Some(transition)),
+                Ok(Generated { text, transition: None }) => step.on_response(&text, cx).await?,
+                Err(Failed::Step(error)) => return Err(error),
+                Err(Failed::Model(error)) => {
+                    // What the model had said so far is not said.
+                    cx.scope.effects.clear();
+                    match step.on_model_error(&error, cx).await? {
+                        Some(next) => Some(next),
+                        None => return Err(Error::from(error).into()),
+                    }
                 }
             },
         };

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::cx::Scope;
-use super::{Check, Effect, FlowMeta, Reply, StepCx, ToolHost};
+use super::{Check, Effect, FlowMeta, Prompt, Reply, Step, StepCx, ToolFuture, ToolHost};
 use crate::error::{StepError, ToolError};
-use crate::event::{Event, Rendered};
+use crate::event::Event;
 use crate::message::{Message, Part, Role, ToolCallPart, ToolResultPart};
 use crate::model::{
     CallPolicy, ChatModel, ChatRequest, ChatResponse, FinishReason, ModelError, ModelEvent,
@@ -48,21 +48,65 @@ impl From<ModelError> for Failed {
     }
 }
 
-/// Lets the model answer, calls the tools that it asks for, and goes on until it has answered
-/// in words or a tool has moved the flow.
-pub(super) async fn generate<S>(
-    step: &mut S,
-    cx: &mut StepCx<'_, <S as Reply>::Flow>,
-) -> Result<Generated, Failed>
+/// A reply step for which a model speaks, whatever its type: the loop below is compiled once
+/// for each flow, not for each step.
+pub(super) trait Spoken<F: FlowMeta>: Send {
+    fn instructions(&self, cx: &StepCx<'_, F>) -> Prompt;
+    fn own_tools(&self) -> Vec<ToolDefinition>;
+    fn offer(&self, tools: Vec<ToolDefinition>, cx: &StepCx<'_, F>) -> Vec<ToolDefinition>;
+    fn check(&self, response: &str, cx: &StepCx<'_, F>) -> Check;
+    fn call<'a>(
+        &'a mut self,
+        cx: &'a mut StepCx<'_, F>,
+        tool: &'a str,
+        arguments: Value,
+    ) -> ToolFuture<'a>;
+}
+
+impl<S> Spoken<<S as Reply>::Flow> for S
 where
     S: Reply + ToolHost<Flow = <S as Reply>::Flow>,
 {
+    fn instructions(&self, cx: &StepCx<'_, <S as Reply>::Flow>) -> Prompt {
+        Reply::instructions(self, cx)
+    }
+
+    fn own_tools(&self) -> Vec<ToolDefinition> {
+        <S as Step>::tools()
+    }
+
+    fn offer(
+        &self,
+        tools: Vec<ToolDefinition>,
+        cx: &StepCx<'_, <S as Reply>::Flow>,
+    ) -> Vec<ToolDefinition> {
+        Reply::tools(self, tools, cx)
+    }
+
+    fn check(&self, response: &str, cx: &StepCx<'_, <S as Reply>::Flow>) -> Check {
+        self.check_response(response, cx)
+    }
+
+    fn call<'a>(
+        &'a mut self,
+        cx: &'a mut StepCx<'_, <S as Reply>::Flow>,
+        tool: &'a str,
+        arguments: Value,
+    ) -> ToolFuture<'a> {
+        self.call_tool(cx, tool, arguments)
+    }
+}
+
+/// Lets the model answer, calls the tools that it asks for, and goes on until it has answered
+/// in words or a tool has moved the flow.
+pub(super) async fn generate<F: FlowMeta>(
+    step: &mut dyn Spoken<F>,
+    cx: &mut StepCx<'_, F>,
+) -> Result<Generated, Failed> {
     let speaker = cx.scope.speaker.clone().ok_or(ModelError::Missing)?;
-    let own = S::tools();
-    let mut offered = own.clone();
-    let flow_tools = cx.scope.tools.iter();
-    offered.extend(flow_tools.filter(|tool| own.iter().all(|own| own.name != tool.name)).cloned());
-    let tools = Reply::tools(step, offered, cx);
+    let own = step.own_tools();
+    let offered = own.iter().chain(&cx.scope.tools).cloned().collect();
+    let tools = step.offer(offered, cx);
     let system = step.instructions(cx);
 
     let mut messages = cx.scope.history();
@@ -83,7 +127,7 @@ where
         let (parts, calls) = name_calls(response.parts, &messages);
         let text = texts(&parts);
         if calls.is_empty() {
-            if let Check::Retry(reason) = step.check_response(&text, cx) {
+            if let Check::Retry(reason) = step.check(&text, cx) {
                 if refused == CHECK_RETRIES {
                     return Err(Failed::Step(StepError::new(format!(
                         "the step refused {} answers of the model; the last reason: {reason}",
@@ -112,7 +156,8 @@ where
             let result = if transition.is_some() {
                 Err("not called: another tool of this round has moved the conversation".to_owned())
             } else {
-                match run_tool(step, cx, &speaker.policy, &tools, &call).await {
+                let own = own.iter().any(|tool| tool.name == call.name);
+                match run_tool(step, cx, &speaker.policy, &tools, own, &call).await {
                     Ok(output) => {
                         transition = output.transition;
                         Ok(output.result)
@@ -149,8 +194,7 @@ async fn ask(
         events.emit(|| Event::TextStart { step });
     };
     let name = &speaker.name;
-    let response =
-        speak(&*speaker.model, name, request, &speaker.policy, &begin, &observe).await?;
+    let response = speak(&*speaker.model, name, request, &speaker.policy, &begin, &observe).await?;
     scope.events.emit(|| Event::TextEnd { step: step.clone() });
     let usage = response.usage;
     scope.usage += usage;
@@ -167,16 +211,14 @@ async fn ask(
 }
 
 /// Calls one tool of the step or of the flow.
-async fn run_tool<S>(
-    step: &mut S,
-    cx: &mut StepCx<'_, <S as Reply>::Flow>,
+async fn run_tool<F: FlowMeta>(
+    step: &mut dyn Spoken<F>,
+    cx: &mut StepCx<'_, F>,
     policy: &CallPolicy,
     tools: &[ToolDefinition],
+    own: bool,
     call: &ToolCallPart,
-) -> Result<ToolOutput, ToolError>
-where
-    S: Reply + ToolHost<Flow = <S as Reply>::Flow>,
-{
+) -> Result<ToolOutput, ToolError> {
     let (id, tool) = (call.id.clone(), call.name.clone());
     let arguments = call.arguments.clone();
     cx.scope.events.emit(|| Event::ToolCall { id, tool, arguments });
@@ -186,10 +228,9 @@ where
     }
     let limit = policy.tool_timeout;
     let failed = |reason| ToolError::Failed { tool: call.name.clone(), reason, retryable: true };
-    let own = S::tools().iter().any(|tool| tool.name == call.name);
     let arguments = call.arguments.clone();
     let result = if own {
-        let running = step.call_tool(cx, &call.name, arguments);
+        let running = step.call(cx, &call.name, arguments);
         tokio::time::timeout(limit, catch_panic(running)).await
     } else {
         let key = format!("{}:{}:{}", cx.scope.session, cx.scope.visit, call.id);

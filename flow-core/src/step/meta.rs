@@ -1,5 +1,6 @@
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -8,7 +9,7 @@ use serde_json::Value;
 
 use super::{FlowOf, StepCx, StepKind, Steps};
 use crate::error::ToolError;
-use crate::tool::{ToolDefinition, ToolOutput};
+use crate::tool::{ToolCx, ToolDefinition, ToolOutput};
 use crate::transition::{Input, Next, Payload, Target, Transition};
 
 /// What `#[flow]` implements for a flow: its names, its state and its registry.
@@ -41,6 +42,12 @@ pub trait FlowMeta: Clone + Send + Sync + Sized + 'static {
     /// The tools of the flow itself.
     fn tools() -> Vec<ToolDefinition> {
         Vec::new()
+    }
+
+    /// Calls a tool of the flow by its name.
+    fn call_tool<'a>(&'a self, cx: &'a ToolCx, tool: &'a str, arguments: Value) -> ToolFuture<'a> {
+        let _ = (cx, arguments);
+        no_tool(tool)
     }
 }
 
@@ -124,6 +131,9 @@ pub trait Step:
     /// The memory namespace; nothing for the flow's main one.
     const MEMORY: Option<&'static str> = None;
 
+    /// The model that speaks for the step, as `provider::name`; nothing for the flow's.
+    const MODEL: Option<&'static str> = None;
+
     /// The doc comment of the struct.
     const DOC: &'static str = "";
 
@@ -168,6 +178,36 @@ pub trait StepTools: Step<Kind: StepKind<Self>> {
         tool: &'a str,
         arguments: Value,
     ) -> impl Future<Output = Result<ToolOutput, ToolError>> + Send + 'a;
+}
+
+/// A call of a tool that runs.
+pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = Result<ToolOutput, ToolError>> + Send + 'a>>;
+
+fn no_tool<'a>(tool: &str) -> ToolFuture<'a> {
+    let error = ToolError::Unknown { tool: tool.to_owned(), known: "none".to_owned() };
+    Box::pin(std::future::ready(Err(error)))
+}
+
+/// The tools that a model may call while it speaks for a reply step. `#[step(reply)]`
+/// implements it: with those of the `#[tools]` block, or with none.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say which tools a model may call for it",
+    note = "`#[step(reply, ..)]` does; by hand: `impl ToolHost for {Self} {{ type Flow = ..; }}`"
+)]
+pub trait ToolHost: Step {
+    /// The flow of the step.
+    type Flow: FlowMeta;
+
+    /// Calls a tool of the step by its name.
+    fn call_tool<'a>(
+        &'a mut self,
+        cx: &'a mut StepCx<'_, Self::Flow>,
+        tool: &'a str,
+        arguments: Value,
+    ) -> ToolFuture<'a> {
+        let _ = (cx, arguments);
+        no_tool(tool)
+    }
 }
 
 /// A step or flow whose `tools` are registered: `#[step(.., tools)]` or `#[flow(.., tools)]`.

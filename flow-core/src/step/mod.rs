@@ -19,6 +19,7 @@ mod cx;
 mod decide;
 mod driver;
 mod extract;
+mod generate;
 mod hooks;
 mod meta;
 mod registry;
@@ -33,8 +34,12 @@ pub(crate) use cx::{Effect, EventSink, Scope};
 pub use decide::Decide;
 pub(crate) use driver::{Arrival, DynStep, arrive, dispatch};
 pub use driver::{FlowOf, StepKind};
+pub use generate::CHECK_RETRIES;
+pub(crate) use generate::Speaker;
 pub use hooks::{Crossing, Gate};
-pub use meta::{FlowMeta, HasStep, Kind, Prompt, Step, StepTools, ToolsRegistered, kind};
+pub use meta::{
+    FlowMeta, HasStep, Kind, Prompt, Step, StepTools, ToolFuture, ToolHost, ToolsRegistered, kind,
+};
 pub(crate) use registry::{Misfit, read};
 pub use registry::{StepEntry, StepInfo, Steps};
 pub use reply::{Check, Reply};

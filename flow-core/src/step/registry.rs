@@ -24,6 +24,8 @@ pub struct StepInfo {
     pub doc: &'static str,
     /// The memory namespace, unless it is the main one.
     pub memory: Option<&'static str>,
+    /// The model that speaks for the step, unless it is the flow's.
+    pub model: Option<&'static str>,
     /// The ways out in source order.
     pub targets: &'static [Target],
     /// The slots of a collect step.
@@ -106,6 +108,7 @@ impl<F: FlowMeta> StepEntry<F> {
                 kind: <S::Kind as StepKind<S>>::KIND,
                 doc: S::DOC,
                 memory: S::MEMORY,
+                model: S::MODEL,
                 targets: S::TARGETS,
                 slots: <S::Kind as StepKind<S>>::slots(),
                 tools: S::tools,

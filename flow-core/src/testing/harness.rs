@@ -10,6 +10,8 @@ use tokio::sync::mpsc;
 use crate::event::Event;
 use crate::flow::FlowMeta;
 use crate::id::SessionId;
+use crate::model::TokenUsage;
+use crate::session::MAIN_MEMORY;
 use crate::step::{ActionCx, Effect, EventSink, Scope, StepCx};
 use crate::time::{Clock, Timestamp};
 
@@ -61,6 +63,10 @@ impl<F: FlowMeta> StepHarness<F> {
             notes: Vec::new(),
             context: Map::new(),
             tools: F::tools(),
+            speaker: None,
+            namespace: MAIN_MEMORY,
+            unsaved: Vec::new(),
+            usage: TokenUsage::default(),
             events: EventSink(Some(sender)),
             now: Timestamp::now(),
             ledger: None,
@@ -99,9 +105,11 @@ impl<F: FlowMeta> StepHarness<F> {
         let effects = self.scope.effects.iter();
         effects
             .filter_map(|effect| match effect {
-                Effect::Say { text, .. } | Effect::Feedback(text) => Some(text.as_str()),
+                Effect::Say { text, .. } | Effect::Answer { text, .. } | Effect::Feedback(text) => {
+                    Some(text.as_str())
+                }
                 Effect::Ask(question) => Some(question.text.as_str()),
-                Effect::Note(_) => None,
+                Effect::Note(_) | Effect::Record { .. } => None,
             })
             .collect()
     }

@@ -192,6 +192,7 @@ fn parts(delta: &Delta) -> Result<Document, serde_json::Error> {
         ended,
         waiting,
         error,
+        usage,
         next_message,
         archive,
         updated_at,
@@ -244,6 +245,9 @@ fn parts(delta: &Delta) -> Result<Document, serde_json::Error> {
     }
     if let Some(error) = error {
         set.insert("error", codec::part(error)?);
+    }
+    if let Some(usage) = usage {
+        set.insert("usage", codec::part(usage)?);
     }
     if let Some(next) = next_message {
         set.insert("next_message", codec::part(next)?);

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::id::SessionId;
 use crate::message::{Message, Role};
+use crate::model::TokenUsage;
 use crate::outcome::Outcome;
 use crate::session::{
     ArchiveMark, EdgeCount, EffectRecord, ErrorRecord, FORMAT, FlowRef, Lease, MAIN_MEMORY, Memory,
@@ -81,6 +82,7 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
             message: "the model did not answer".into(),
             retryable: true,
         }),
+        usage: TokenUsage::new(7, 5),
         next_message: 4,
         archive: ArchiveMark::default(),
         superseded: 0,
