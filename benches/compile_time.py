@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Prints the CPU seconds that `cargo check` and `cargo build` take for flows of 10, 50 and 200
-steps, with the macros and with the serde and schemars derives alone.
+steps: with the serde and schemars derives alone, with the derives in use (a function per
+struct that writes it, reads it and makes its schema, since the compiler builds nothing of a
+derive that nobody calls), and with the macros and an action for each step.
 
     python3 benches/compile_time.py [STEPS ...]
 
-The difference, divided by the number of steps, is what one step costs beyond its derives.
-Dependencies are built first and are not counted.
+The differences to the macros, divided by the number of steps, are what one step costs beyond
+its derives. Of three runs the fastest counts. Dependencies are built first and not counted.
 """
 
 import os
@@ -26,6 +28,8 @@ edition = "2024"
 [dependencies]
 flow-core = {{ path = "{root}/flow-core" }}
 serde = {{ version = "1", features = ["derive"] }}
+serde_json = "1"
+serde_path_to_error = "0.1"
 schemars = "1"
 
 [workspace]
@@ -52,8 +56,26 @@ impl Action for Step{i} {{
 }}
 """
 
+USE = """
+pub fn save{i}(step: &Step{i}) -> serde_json::Result<serde_json::Value> {{
+    serde_json::to_value(step)
+}}
+pub fn load{i}(
+    fields: serde_json::Value,
+) -> std::result::Result<Step{i}, serde_path_to_error::Error<serde_json::Error>> {{
+    serde_path_to_error::deserialize(fields)
+}}
+pub fn schema{i}() -> schemars::Schema {{
+    schemars::schema_for!(Step{i})
+}}
+"""
 
-def source(steps, with_macros):
+KINDS = ("derives", "used", "macros")
+RUNS = 3
+
+
+def source(steps, kind):
+    with_macros = kind == "macros"
     lines = ["#![allow(dead_code)]", "use flow_core::prelude::*;"]
     if with_macros:
         names = ", ".join(f"Step{i}" for i in range(steps))
@@ -65,6 +87,8 @@ def source(steps, with_macros):
         lines.append(STEP.format(i=i, attribute=attribute))
         if with_macros:
             lines.append(ACTION.format(i=i, next=following))
+        elif kind == "used":
+            lines.append(USE.format(i=i))
     return "\n".join(lines)
 
 
@@ -88,17 +112,23 @@ def main():
         if lock.exists():
             (package / "Cargo.lock").write_bytes(lock.read_bytes())
         library = package / "src" / "lib.rs"
-        print(f"{'command':8} {'steps':>5} {'derives':>8} {'macros':>8} {'ms per step beyond derives':>27}")
+        print("command  steps  derives   in use   macros  ms per step beyond derives, in use")
         for command in (["cargo", "check"], ["cargo", "build"]):
             library.write_text("use flow_core as _;")
             cpu_seconds(command, package, target)
             for steps in counts:
-                seconds = []
-                for with_macros in (False, True):
-                    library.write_text(source(steps, with_macros))
-                    seconds.append(cpu_seconds(command, package, target))
-                per_step = (seconds[1] - seconds[0]) / steps * 1000
-                print(f"{command[1]:8} {steps:5} {seconds[0]:8.2f} {seconds[1]:8.2f} {per_step:27.1f}")
+                seconds = {kind: float("inf") for kind in KINDS}
+                for _ in range(RUNS):
+                    for kind in KINDS:
+                        library.write_text(source(steps, kind))
+                        seconds[kind] = min(seconds[kind], cpu_seconds(command, package, target))
+                derives, used, macros = (seconds[kind] for kind in KINDS)
+                beyond = [(macros - base) / steps * 1000 for base in (derives, used)]
+                print(
+                    f"{command[1]:7} {steps:6} {derives:8.2f} {used:8.2f} {macros:8.2f}"
+                    f"  {beyond[0]:26.1f}, {beyond[1]:6.1f}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
-//! What a commit costs in SQLite, beside a bare SQLite commit of the same bytes.
+//! What a commit costs in SQLite, beside a bare SQLite commit of the same bytes, and beside
+//! the bare commit as an async program has to make it: the document is written as JSON, and
+//! a thread that may block makes the commit.
 
 use std::hint::black_box;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -12,9 +15,12 @@ use flow_core::store::{Commit, OpenRequest, SessionStore};
 use flow_core::testing::conformance::{SAMPLE_FLOW, SAMPLE_VERSION, sample_doc};
 use rusqlite::Connection;
 use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
 
 /// Bytes of shared state in the document.
 const STATES: [usize; 2] = [1_000, 20_000];
+
+const UPDATE: &str = "UPDATE documents SET doc = ?1, revision = revision + 1 WHERE id = 's'";
 
 fn document(session: &SessionId, state: usize) -> SessionDoc {
     SessionDoc { state: "x".repeat(state).into(), ..sample_doc(session) }
@@ -68,12 +74,29 @@ fn commits(c: &mut Criterion) {
                  INSERT INTO documents VALUES ('s', 0, '');"
             ))
             .expect("a table");
-            let mut update = bare
-                .prepare("UPDATE documents SET doc = ?1, revision = revision + 1 WHERE id = 's'")
-                .expect("a statement");
-            group.bench_function(format!("bare/{state}"), |b| {
-                b.iter(|| black_box(update.execute([&bytes]).expect("the commit is made")));
+            {
+                let mut update = bare.prepare(UPDATE).expect("a statement");
+                group.bench_function(format!("bare/{state}"), |b| {
+                    b.iter(|| black_box(update.execute([&bytes]).expect("the commit is made")));
+                });
+            }
+            let (jobs, queue) = mpsc::channel::<(String, oneshot::Sender<usize>)>();
+            let thread = thread::spawn(move || {
+                let mut update = bare.prepare(UPDATE).expect("a statement");
+                while let Ok((bytes, done)) = queue.recv() {
+                    let _ = done.send(update.execute([bytes]).expect("the commit is made"));
+                }
             });
+            group.bench_function(format!("bare-on-a-thread/{state}"), |b| {
+                b.iter(|| {
+                    let bytes = serde_json::to_string(&doc).expect("it is JSON");
+                    let (done, result) = oneshot::channel();
+                    jobs.send((bytes, done)).expect("the thread runs");
+                    runtime.block_on(result).expect("the commit is made")
+                });
+            });
+            drop(jobs);
+            thread.join().expect("the thread ends");
         }
         group.finish();
     }
