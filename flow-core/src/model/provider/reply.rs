@@ -71,6 +71,10 @@ impl Told {
         told
     }
 
+    pub(super) fn refusal(&self) -> Option<&str> {
+        Some(self.refusal.as_str()).filter(|reason| !reason.is_empty())
+    }
+
     /// Adds what a body, or an event of a stream, tells.
     pub(super) fn add(&mut self, value: &Value) {
         let response = value.get("message").or_else(|| value.get("response")).unwrap_or(value);
@@ -110,8 +114,8 @@ impl Target {
     /// The whole response, unless it is a refusal.
     pub(super) fn response(&self, reply: Reply, told: Told) -> Result<ChatResponse, ModelError> {
         let Reply { parts, stop, mut usage } = reply;
-        if !told.refusal.is_empty() {
-            return Err(self.refused(told.refusal));
+        if let Some(reason) = told.refusal() {
+            return Err(self.refused(reason));
         }
         if let Some(StopReason::ContentFilter(reason)) = &stop {
             return Err(self.refused(reason));
