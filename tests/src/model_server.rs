@@ -10,7 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::Response;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -184,10 +184,15 @@ impl Answer {
         let body = if whole {
             Body::from(self.body)
         } else {
-            let pieces = self.body.chunks(self.piece.min(self.body.len().max(1)));
-            let pieces: Vec<io::Result<Vec<u8>>> = pieces.map(|piece| Ok(piece.to_vec())).collect();
+            let size = self.piece.min(self.body.len().max(1));
+            let pieces = self.body.chunks(size).map(|piece| Ok(piece.to_vec()));
             let end = self.cut.then(|| Err(io::Error::other("the connection breaks")));
-            Body::from_stream(stream::iter(pieces.into_iter().chain(end)))
+            let pieces: Vec<io::Result<Vec<u8>>> = pieces.chain(end).collect();
+            // A pause lets the server send what it has.
+            Body::from_stream(stream::iter(pieces).then(|piece| async {
+                tokio::task::yield_now().await;
+                piece
+            }))
         };
         response
             .header(header::SERVER, "model-server")

@@ -161,23 +161,28 @@ async fn responses_tell_of_calls_only_at_their_end() {
 }
 
 #[tokio::test]
-async fn responses_refuse_and_are_cut() {
+async fn responses_refuse_fail_and_are_cut() {
     let refusal = json!([{ "type": "message", "id": "m", "role": "assistant",
-        "content": [{ "type": "refusal", "refusal": "No." }] }]);
+        "content": [{ "type": "refusal", "refusal": "No, no, no." }] }]);
     let refused = responses("completed", &refusal);
     let deltas = [
-        json!({ "type": "response.refusal.delta", "delta": "No." }),
+        json!({ "type": "response.refusal.delta", "delta": "No" }),
+        json!({ "type": "response.refusal.delta", "delta": ", no" }),
+        json!({ "type": "response.refusal.delta", "delta": ", no." }),
         json!({ "type": "response.completed", "response": refused }),
     ];
     let mut filtered = responses("incomplete", &json!([]));
     filtered["incomplete_details"] = json!({ "reason": "content_filter" });
     let mut cut = responses("incomplete", &json!([]));
     cut["incomplete_details"] = json!({ "reason": "max_output_tokens" });
+    let mut failed = responses("failed", &json!([]));
+    failed["error"] = json!({ "code": "rate_limit_exceeded", "message": "slow down" });
     let script = [
         Answer::json(200, &refused),
         events(&deltas),
         Answer::json(200, &filtered),
         Answer::json(200, &cut),
+        Answer::json(200, &failed),
     ];
     let server = ModelServer::start(script).await;
     let model = model("openai-responses", &server);
@@ -185,10 +190,12 @@ async fn responses_refuse_and_are_cut() {
         let (model, reason) = ("openai-responses::m".to_owned(), reason.to_owned());
         ModelError::Refused { model, reason }
     };
-    assert_eq!(model.complete(&hello()).await, Err(refused("No.")));
-    assert_eq!(streamed(&model, &hello()).await, Err(refused("No.")));
+    assert_eq!(model.complete(&hello()).await, Err(refused("No, no, no.")));
+    assert_eq!(streamed(&model, &hello()).await, Err(refused("No, no, no.")));
     assert_eq!(model.complete(&hello()).await, Err(refused("content_filter")));
     assert_eq!(model.complete(&hello()).await.unwrap().finish, FinishReason::Length);
+    let error = model.complete(&hello()).await.unwrap_err();
+    assert!(matches!(error, ModelError::Status { status: 429, .. }), "{error:?}");
 }
 
 #[tokio::test]

@@ -87,7 +87,14 @@ const PROVIDERS: [(&str, &str); 10] = [
 #[tokio::test]
 async fn a_conversation_in_every_dialect() {
     for (provider, name) in PROVIDERS {
-        let (path, body) = sent(provider, name, &conversation()).await;
+        let mut request = conversation();
+        if provider == "openai-responses" {
+            let model = ProviderModel::builder(provider, name).key("k").build().unwrap();
+            let error = model.complete(&request).await.unwrap_err();
+            assert_eq!(error.code(), "model-unsupported", "{error}");
+            request.stop.clear();
+        }
+        let (path, body) = sent(provider, name, &request).await;
         insta::assert_json_snapshot!(
             format!("conversation_{provider}"),
             json!({ "path": path, "body": body })

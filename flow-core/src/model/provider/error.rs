@@ -97,7 +97,6 @@ impl Target {
     }
 
     fn transport(&self, error: reqwest::Error) -> ModelError {
-        let decoding = error.is_decode();
         let error = error.without_url();
         let mut message = error.to_string();
         let mut source = error.source();
@@ -105,7 +104,7 @@ impl Target {
             message = format!("{message}: {error}");
             source = error.source();
         }
-        if decoding { self.malformed(message) } else { self.connection(message) }
+        self.connection(message)
     }
 
     pub(super) fn connection(&self, message: impl AsRef<str>) -> ModelError {

@@ -46,13 +46,15 @@
 //!   of the top level: an object there replaces the whole object.
 //! * Ollama heeds no choice of tools: with [`ToolChoice::None`](super::ToolChoice::None) they
 //!   are not offered, and it cannot be made to call one. Its `num_ctx` is set at the server.
-//!   Anthropic takes no seed.
+//!   Anthropic and OpenAI's responses take no seed, and the latter no texts to stop at, which
+//!   is an error.
 //!
 //! # What a response becomes
 //!
 //! * Arguments that are not valid JSON are kept as a JSON string, for the tool loop to answer.
 //!   (With `openai-responses` that holds for streams; else the answer is
 //!   [`ModelError::Malformed`].)
+//! * OpenRouter's signed reasoning is kept from whole answers, not from streams.
 //! * Calls without an id of their own get one that is unique.
 //! * A refusal and blocked content are [`ModelError::Refused`], also with status 400.
 //! * `metadata` holds the provider's `id` of the response and its name of the `model`.

@@ -22,6 +22,9 @@ pub(super) fn from_genai(
             if target.is(Dialect::Chat) {
                 return target.chat_body(&body, usage);
             }
+            if body.get("error").is_some_and(|error| !error.is_null()) {
+                return Err(target.told(&body));
+            }
             let told = Told::from_body(&body);
             let reply = Reply {
                 parts: target.parts(response.content, response.reasoning_content),
@@ -71,6 +74,10 @@ impl Told {
         told
     }
 
+    pub(super) fn refusal(&self) -> Option<&str> {
+        Some(self.refusal.as_str()).filter(|reason| !reason.is_empty())
+    }
+
     /// Adds what a body, or an event of a stream, tells.
     pub(super) fn add(&mut self, value: &Value) {
         let response = value.get("message").or_else(|| value.get("response")).unwrap_or(value);
@@ -79,22 +86,23 @@ impl Told {
             self.id = text("id").or_else(|| text("responseId"));
             self.model = text("model").or_else(|| text("modelVersion"));
         }
-        let output = response.get("output").and_then(Value::as_array).into_iter().flatten();
-        let content = output.filter_map(|item| item.get("content")?.as_array()).flatten();
         let delta = (value.get("type").and_then(Value::as_str) == Some("response.refusal.delta"))
             .then(|| value.get("delta"))
             .flatten();
-        let refusals = content.map(|part| part.get("refusal")).chain([
+        let refusals = [
             value.pointer("/choices/0/message/refusal"),
             value.pointer("/choices/0/delta/refusal"),
             value.pointer("/promptFeedback/blockReason"),
             delta,
-        ]);
-        for refusal in refusals.flatten().filter_map(Value::as_str) {
-            // The last event of a stream repeats what its deltas said.
-            if !self.refusal.ends_with(refusal) || value.get("choices").is_some() {
-                self.refusal.push_str(refusal);
-            }
+        ];
+        for refusal in refusals.into_iter().flatten().filter_map(Value::as_str) {
+            self.refusal.push_str(refusal);
+        }
+        // A whole response, which at the end of a stream repeats the deltas.
+        if self.refusal.is_empty() {
+            let output = response.get("output").and_then(Value::as_array).into_iter().flatten();
+            let content = output.filter_map(|item| item.get("content")?.as_array()).flatten();
+            self.refusal.extend(content.filter_map(|part| part.get("refusal")?.as_str()));
         }
         let filtered = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
         if filtered == Some("content_filter") && self.refusal.is_empty() {
@@ -110,8 +118,8 @@ impl Target {
     /// The whole response, unless it is a refusal.
     pub(super) fn response(&self, reply: Reply, told: Told) -> Result<ChatResponse, ModelError> {
         let Reply { parts, stop, mut usage } = reply;
-        if !told.refusal.is_empty() {
-            return Err(self.refused(told.refusal));
+        if let Some(reason) = told.refusal() {
+            return Err(self.refused(reason));
         }
         if let Some(StopReason::ContentFilter(reason)) = &stop {
             return Err(self.refused(reason));

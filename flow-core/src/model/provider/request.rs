@@ -23,6 +23,9 @@ pub(super) fn to_genai(
     sent.system = request.system.clone().filter(|prompt| !prompt.trim().is_empty());
 
     let mut options = target.sampling(&request.sampling)?;
+    if target.is(Dialect::Responses) && !request.stop.is_empty() {
+        return Err(target.unsupported("texts to stop at; `openai` takes them"));
+    }
     options.stop_sequences.clone_from(&request.stop);
     let hidden = request.tool_choice == ToolChoice::None && !target.service.tool_choice;
     if !request.tools.is_empty() && !hidden {
@@ -62,23 +65,26 @@ impl Target {
         options.temperature = sampling.temperature;
         options.top_p = sampling.top_p;
         options.max_tokens = sampling.max_output_tokens;
-        options.seed = sampling.seed;
+        // OpenAI's responses refuse one.
+        options.seed = sampling.seed.filter(|_| !self.is(Dialect::Responses));
         let mut extra = sampling.extra.clone();
-        match sampling.reasoning_effort.as_deref() {
-            Some(effort) => match ReasoningEffort::from_keyword(effort) {
-                Some(effort) => options.reasoning_effort = Some(effort),
-                None if self.is(Dialect::Chat) => {
+        if let Some(effort) = sampling.reasoning_effort.as_deref() {
+            match (ReasoningEffort::from_keyword(effort), effort.parse()) {
+                (Some(effort), _) => options.reasoning_effort = Some(effort),
+                // A provider's own word.
+                (None, _) if self.is(Dialect::Chat) => {
                     extra.insert("reasoning_effort".to_owned(), json!(effort));
                 }
-                None => {
-                    let known = "none, minimal, low, medium, high, xhigh, max, or a number";
-                    let effort = effort.parse().map(ReasoningEffort::Budget).map_err(|_| {
-                        self.unsupported(format!("reasoning effort `{effort}`; it knows {known}"))
-                    })?;
-                    options.reasoning_effort = Some(effort);
+                (None, Ok(tokens)) => {
+                    options.reasoning_effort = Some(ReasoningEffort::Budget(tokens));
                 }
-            },
-            None => {}
+                (None, Err(_)) => {
+                    return Err(self.unsupported(format!(
+                        "reasoning effort `{effort}`; use none, minimal, low, medium, high, \
+                         xhigh, max or a number of tokens"
+                    )));
+                }
+            }
         }
         // With Gemini and OpenAI's responses this asks for summaries, which a model that
         // does not reason refuses.
@@ -110,10 +116,8 @@ impl Target {
         let mut parts = Vec::with_capacity(message.parts.len());
         for part in &message.parts {
             match (message.role, part) {
-                (Role::User | Role::Assistant, Part::Text { text }) => {
-                    if !text.trim().is_empty() {
-                        parts.push(ContentPart::Text(text.clone()));
-                    }
+                (Role::User | Role::Assistant, Part::Text { text }) if !text.trim().is_empty() => {
+                    parts.push(ContentPart::Text(text.clone()));
                 }
                 (Role::User, Part::Image(media) | Part::File(media)) => {
                     let image = matches!(part, Part::Image(_));

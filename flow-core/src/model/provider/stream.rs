@@ -80,7 +80,7 @@ impl Answer {
             }
             let result = match self.pieces.next().await {
                 Some(Ok(piece)) => self.read(piece),
-                Some(Err(error)) => Err(self.target.error(error)),
+                Some(Err(error)) => Err(self.failed(error)),
                 None => Err(self.broken()),
             };
             if let Err(error) = result {
@@ -155,6 +155,15 @@ impl Answer {
         let usage = end.captured_usage.as_ref().map_or_else(TokenUsage::default, read_usage);
         let stop = end.captured_stop_reason.take();
         self.target.response(Reply { parts, stop, usage }, told)
+    }
+
+    /// What the crate cannot read may be a refusal, of which a frame has told.
+    fn failed(&self, error: genai::Error) -> ModelError {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        match told.refusal() {
+            Some(reason) => self.target.refused(reason),
+            None => self.target.error(error),
+        }
     }
 
     fn broken(&self) -> ModelError {
