@@ -193,6 +193,7 @@ pub fn flow(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// | `input = Type` | the payload that the step is entered with | `()` |
 /// | `tools` | registers the step's `#[tools]` block | no tools |
 /// | `memory = ".."` | the namespace of the step's conversation | the flow's main one |
+/// | `model = "provider::name"` | the model that speaks for a reply step | the flow's |
 /// | `id = ".."` | the persisted name; it outlives a rename of the struct | the struct's name |
 /// | `alias("Old", ..)` | persisted names from before a rename | none |
 /// | `crate = path` | where `flow-core` is | found through the manifest |
