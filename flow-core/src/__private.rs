@@ -1,11 +1,15 @@
 //! What the macros name. Not part of the public API: it may change in any release.
 
+use std::borrow::Cow;
+use std::future::Future;
+use std::pin::Pin;
+
 use crate::transition::Transition;
 
 pub use crate::error::ToolError;
 pub use crate::step::{
     Action, Collect, Decide, FlowMeta, FlowOf, Form, HasStep, Pattern, Reply, Resolver, Slot,
-    SlotField, Step, StepCx, StepKind, StepTools, Steps, ToolsRegistered, get_slot, kind, set_slot,
+    SlotField, Step, StepCx, StepKind, StepTools, Steps, ToolsRegistered, kind,
 };
 pub use crate::tool::{
     FlowTools, ToolCall, ToolCx, ToolDefinition, ToolOutput, returns, signature,
@@ -35,53 +39,107 @@ pub fn go<S: Step, P: PayloadOf<S, S::Input>>(payload: P) -> Transition {
     Transition::go::<S>(payload.input())
 }
 
-/// Compiles when the flow of a step lists one of its targets.
-pub fn listed<S: Step, T>()
-where
-    S::Kind: StepKind<S>,
-    FlowOf<S>: HasStep<T>,
-{
+/// A step to which the steps of a flow may lead.
+#[diagnostic::on_unimplemented(
+    message = "the flow `{F}` does not list a step `{Self}`",
+    label = "not in the `steps(..)` of `{F}`",
+    note = "a way out leads to a struct with `#[step(..)]` that is listed in `#[flow(.., steps(..))]` on `{F}`"
+)]
+pub trait Reach<F> {
+    /// The step as a target.
+    const TARGET: Target;
 }
 
-/// Compiles when two steps of a flow do not answer to one name.
-pub const fn names_are_unique(names: &[(&str, &[&str])]) {
+#[diagnostic::do_not_recommend]
+impl<F: HasStep<S>, S: Step> Reach<F> for S {
+    const TARGET: Target = Target::Step(Cow::Borrowed(S::NAME));
+}
+
+/// A step that a flow may list.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a step of the flow `{F}`",
+    label = "not a step of `{F}`",
+    note = "a step of `{F}` is a struct with `#[step(..)]` that implements the trait of its kind with `type Flow = {F}`"
+)]
+pub trait StepOf<F: FlowMeta>: Sized {
+    /// The names to which the step answers.
+    const NAMES: Names;
+
+    /// Adds the step to a registry.
+    fn add(steps: Steps<F>) -> Steps<F>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<F: FlowMeta, S: Step> StepOf<F> for S
+where
+    S::Kind: StepKind<S, Flow = F>,
+{
+    const NAMES: Names = (S::NAME, S::ALIASES);
+
+    fn add(steps: Steps<F>) -> Steps<F> {
+        steps.add::<S>()
+    }
+}
+
+/// The persisted name of a step, and its aliases.
+pub type Names = (&'static str, &'static [&'static str]);
+
+/// The name to which two steps answer, in a message.
+pub struct Clash([u8; 512], usize);
+
+impl Clash {
+    /// The message.
+    pub const fn as_str(&self) -> &str {
+        match std::str::from_utf8(self.0.split_at(self.1).0) {
+            Ok(text) => text,
+            // A long name was cut within a letter.
+            Err(_) => "two steps answer to one persisted name",
+        }
+    }
+}
+
+/// Finds two steps that answer to one name.
+pub const fn find_clash(names: &[Names]) -> Option<Clash> {
     let mut i = 0;
     while i < names.len() {
         let mut j = 0;
         while j < i {
-            clash(names[i], names[j]);
+            if let Some(name) = shared(names[i], names[j]) {
+                let mut text = [0; 512];
+                let mut end = append(&mut text, 0, "two steps answer to the persisted name `");
+                end = append(&mut text, end, name);
+                end = append(&mut text, end, "`: give one of them another `id` or drop the alias");
+                return Some(Clash(text, end));
+            }
             j += 1;
         }
         i += 1;
     }
+    None
 }
 
-const fn clash(a: (&str, &[&str]), b: (&str, &[&str])) {
-    claim(a.0, b);
+const fn shared(a: Names, b: Names) -> Option<&'static str> {
+    if has(b, a.0) {
+        return Some(a.0);
+    }
     let mut i = 0;
     while i < a.1.len() {
-        claim(a.1[i], b);
+        if has(b, a.1[i]) {
+            return Some(a.1[i]);
+        }
         i += 1;
     }
+    None
 }
 
-const fn claim(name: &str, other: (&str, &[&str])) {
-    let mut taken = same(name, other.0);
+const fn has(names: Names, name: &str) -> bool {
+    let mut found = same(name, names.0);
     let mut i = 0;
-    while i < other.1.len() {
-        taken |= same(name, other.1[i]);
+    while i < names.1.len() {
+        found |= same(name, names.1[i]);
         i += 1;
     }
-    if taken {
-        let mut text = [0; 512];
-        let mut end = append(&mut text, 0, "two steps answer to the persisted name `");
-        end = append(&mut text, end, name);
-        end = append(&mut text, end, "`: give one of them another `id` or drop the alias");
-        match std::str::from_utf8(text.split_at(end).0) {
-            Ok(text) => panic!("{}", text),
-            Err(_) => panic!("two steps answer to one persisted name"),
-        }
-    }
+    found
 }
 
 const fn append(text: &mut [u8; 512], mut end: usize, part: &str) -> usize {
@@ -119,7 +177,15 @@ pub fn no_slot(_: Option<serde_json::Value>) -> Result<(), String> {
 }
 
 /// Compiles when the tools of a step or flow are registered.
-pub fn registered<T: ToolsRegistered>() {}
+pub const fn registered<T: ToolsRegistered>() {}
+
+/// A future whose type is hidden, so that what is wrong with it is said where it is made.
+pub type Running<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Hides the type of a future.
+pub fn run<'a, T>(future: impl Future<Output = T> + Send + 'a) -> Running<'a, T> {
+    Box::pin(future)
+}
 
 /// Writes a tool call without arguments: an empty object, as its schema says.
 ///

@@ -139,9 +139,10 @@ impl Ledger {
         let state = state.map(|value| ("state".to_owned(), value));
         let steps = delta.steps.iter().chain(replaced.into_iter().flat_map(|doc| &doc.steps));
         let steps = steps.map(|(name, value)| (format!("steps.{name}"), value));
-        let input = delta.visit.iter().filter_map(|visit| visit.input.as_ref());
+        let visit = delta.visit.iter().chain(replaced.map(|doc| &doc.visit));
+        let input = visit.filter_map(|visit| visit.input.as_ref());
         let input = input.map(|value| ("visit.input".to_owned(), value));
-        let context = delta.context.iter().flatten();
+        let context = delta.context.iter().chain(replaced.map(|doc| &doc.context)).flatten();
         let context = context.map(|(key, value)| (format!("context.{key}"), value));
         for (path, value) in state.chain(steps).chain(input).chain(context) {
             if json::is_deeper_than(value, MAX_DEPTH) {
@@ -182,6 +183,15 @@ impl Ledger {
         }
         if let Some(visit) = &delta.visit {
             changed.push(("visit".into(), size_of(store, visit)));
+        }
+        if let Some(waiting) = &delta.waiting {
+            changed.push(("waiting".into(), size_of(store, waiting)));
+        }
+        if let Some(ended) = &delta.ended {
+            changed.push(("ended".into(), size_of(store, ended)));
+        }
+        if let Some(effects) = &delta.effects {
+            changed.push(("effects".into(), size_of(store, effects)));
         }
         let grown: BTreeMap<&str, u64> =
             changed.iter().map(|(part, size)| (part.as_str(), *size)).collect();
@@ -234,6 +244,11 @@ fn measure(store: &dyn SessionStore, doc: &SessionDoc) -> BTreeMap<String, u64> 
         ("turns", size_of(store, &doc.turns)),
         ("path", size_of(store, &doc.path)),
         ("labels", size_of(store, &doc.labels)),
+        ("owner", size_of(store, &doc.owner)),
+        ("waiting", size_of(store, &doc.waiting)),
+        ("ended", size_of(store, &doc.ended)),
+        ("effects", size_of(store, &doc.effects)),
+        ("error", size_of(store, &doc.error)),
     ] {
         sizes.insert(part.to_owned(), size);
     }

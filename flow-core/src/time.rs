@@ -56,7 +56,7 @@ impl Timestamp {
     pub fn after(self, duration: Duration) -> Self {
         let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         Self::from_millis(self.as_millis().saturating_add(millis))
-            .unwrap_or(Self(jiff::Timestamp::MAX))
+            .unwrap_or_else(|_| Self::truncate(jiff::Timestamp::MAX))
     }
 
     /// How long ago `earlier` was; zero when it lies in the future.

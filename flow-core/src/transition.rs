@@ -76,11 +76,16 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Input for T {}
 pub struct Payload(Option<Box<dyn Carried>>);
 
 trait Carried: Send + Sync {
+    fn type_id(&self) -> TypeId;
     fn to_json(&self) -> serde_json::Result<Value>;
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
 impl<T: Input> Carried for T {
+    fn type_id(&self) -> TypeId {
+        TypeId::of::<T>()
+    }
+
     fn to_json(&self) -> serde_json::Result<Value> {
         serde_json::to_value(self)
     }
@@ -109,18 +114,18 @@ impl Payload {
     }
 
     /// Takes the value out as the type that the step declares. JSON is read, the unit value
-    /// is `null`.
+    /// is `null`, and a value of another type is read from its JSON, as after a restart.
     ///
     /// # Errors
     /// When the value has another type and does not read as this one.
     pub fn take<T: Input>(self) -> serde_json::Result<T> {
         let Some(value) = self.0 else { return T::deserialize(Value::Null) };
+        if (*value).type_id() != TypeId::of::<T>() {
+            return T::deserialize(value.to_json()?);
+        }
         match value.into_any().downcast::<T>() {
             Ok(value) => Ok(*value),
-            Err(other) => match other.downcast::<Value>() {
-                Ok(json) => T::deserialize(*json),
-                Err(_) => T::deserialize(Value::Null),
-            },
+            Err(_) => unreachable!("its type was looked at"),
         }
     }
 }
@@ -144,6 +149,8 @@ mod tests {
         assert_eq!(Payload::new(json!("x")).take::<Value>().unwrap(), json!("x"));
         assert!(Payload::new(json!("x")).take::<u8>().is_err());
         assert!(Payload::new("x".to_owned()).take::<u8>().is_err());
+        assert_eq!(Payload::new(7_u8).take::<u64>().unwrap(), 7);
+        assert!(Payload::new(300_u64).take::<u8>().is_err());
     }
 
     #[test]

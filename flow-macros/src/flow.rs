@@ -1,14 +1,15 @@
 //! `#[flow]`: the names, the state and the registry of a flow.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{ToTokens, quote, quote_spanned};
+use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{ItemStruct, LitInt, LitStr, Path, Token, Type};
 
 use crate::attributes::{self, Docs};
 use crate::errors::{Errors, unknown_key};
-use crate::{generics, paths};
+use crate::generics;
+use crate::paths::{Krate, at};
 
 const KEYS: [&str; 7] = ["id", "version", "steps", "state", "model", "tools", "crate"];
 
@@ -17,7 +18,7 @@ const KEYS: [&str; 7] = ["id", "version", "steps", "state", "model", "tools", "c
 struct Args {
     id: Option<LitStr>,
     version: Option<LitInt>,
-    steps: Option<Vec<Path>>,
+    steps: Option<(Ident, Vec<Path>)>,
     state: Option<Type>,
     model: Option<LitStr>,
     tools: Option<Ident>,
@@ -35,18 +36,19 @@ pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
             return quote!(#item #errors);
         }
     };
-    generics::refuse_lifetimes("a flow", &item.generics, &mut errors);
     let steps = args.check(&mut errors);
+    if generics::refuse_lifetimes("a flow", &item.generics, &mut errors) {
+        // With a lifetime nothing that is generated compiles.
+        let errors = errors.finish();
+        return quote!(#item #errors);
+    }
 
-    let krate = paths::krate(args.krate.as_ref());
-    let meta = args.meta_impl(&item, &steps, &krate);
-    let checks = if errors.is_empty() && item.generics.params.is_empty() {
-        names_check(&steps, &krate)
-    } else {
-        TokenStream::new()
-    };
+    let private = Krate::find(args.krate.as_ref()).private();
+    let meta = args.meta_impl(&item, &steps, &private);
+    let check = (errors.is_empty() && item.generics.params.is_empty())
+        .then(|| args.names_check(&item, &steps, &private));
     let errors = errors.finish();
-    quote!(#item #meta #checks #errors)
+    quote!(#item #meta #check #errors)
 }
 
 impl Args {
@@ -75,14 +77,13 @@ impl Args {
                 }
                 "steps" => {
                     let example = "steps(Explore, Checkout)";
-                    args.steps = Some(attributes::list(key, example, input, |input| {
-                        let steps =
-                            attributes::entries(input, errors, |input| input.parse::<Path>());
-                        if steps.is_empty() && errors.is_empty() {
+                    let steps = attributes::list(key, example, input, |input| {
+                        if input.is_empty() {
                             errors.at(key, NO_STEPS);
                         }
-                        Ok(steps)
-                    })?);
+                        Ok(attributes::entries(input, errors, |input| input.parse::<Path>()))
+                    })?;
+                    args.steps = Some((key.clone(), steps));
                 }
                 "state" => {
                     if !input.peek(Token![=]) {
@@ -129,7 +130,7 @@ impl Args {
                 );
             }
         }
-        let Some(steps) = &self.steps else {
+        let Some((_, steps)) = &self.steps else {
             errors.span(Span::call_site(), NO_STEPS);
             return Vec::new();
         };
@@ -151,8 +152,7 @@ impl Args {
         distinct
     }
 
-    fn meta_impl(&self, item: &ItemStruct, steps: &[&Path], krate: &TokenStream) -> TokenStream {
-        let private = quote!(#krate::__private);
+    fn meta_impl(&self, item: &ItemStruct, steps: &[&Path], private: &TokenStream) -> TokenStream {
         let ident = &item.ident;
         let (impl_generics, ty_generics, where_clause) = item.generics.split_for_impl();
         let id = self.id.as_ref().map_or_else(|| ident.unraw().to_string(), LitStr::value);
@@ -168,13 +168,12 @@ impl Args {
                     ::core::option::Option::Some(#model);
             }
         });
-        let adds = steps.iter().map(
-            |step| quote_spanned!(step.span()=> let steps = #private::Steps::add::<#step>(steps);),
-        );
+        let adds = steps.iter().map(|step| {
+            let step_of = step_of(step, &quote!(Self), private);
+            quote!(let steps = #step_of::add(steps);)
+        });
         let tools = self.tools.as_ref().map(|key| {
-            let call = quote_spanned! {key.span()=>
-                <Self as #private::FlowTools>::definitions()
-            };
+            let call = at(key.span(), quote!(<Self as #private::FlowTools>::definitions()));
             quote! {
                 fn tools() -> #private::std::vec::Vec<#private::ToolDefinition> { #call }
             }
@@ -210,20 +209,38 @@ impl Args {
             #(#has_steps)*
         }
     }
+
+    /// Checks at compile time that no two steps answer to one persisted name.
+    fn names_check(
+        &self,
+        item: &ItemStruct,
+        steps: &[&Path],
+        private: &TokenStream,
+    ) -> TokenStream {
+        let ident = &item.ident;
+        let names = steps.iter().map(|step| {
+            let step_of = step_of(step, &quote!(#ident), private);
+            quote!(#step_of::NAMES)
+        });
+        let place = self.steps.as_ref().map_or_else(Span::call_site, |(key, _)| key.span());
+        let panic = at(place, quote!(::core::panic!("{}", clash.as_str())));
+        quote! {
+            const _: () = if let ::core::option::Option::Some(clash) =
+                #private::find_clash(&[#(#names),*])
+            {
+                #panic
+            };
+        }
+    }
+}
+
+/// A step as one of the flow. All mentions are the same, so that the compiler says once what
+/// is wrong with them.
+fn step_of(step: &Path, flow: &TokenStream, private: &TokenStream) -> TokenStream {
+    let open = at(step.span(), quote!(<));
+    let close = at(step.span(), quote!(as #private::StepOf<#flow>>));
+    quote!(#open #step #close)
 }
 
 const NO_STEPS: &str =
     "a flow needs its steps: `steps(Explore, Checkout)`; the first one is where it starts";
-
-/// Checks at compile time that no two steps answer to one persisted name.
-fn names_check(steps: &[&Path], krate: &TokenStream) -> TokenStream {
-    let private = quote!(#krate::__private);
-    let names = steps.iter().map(|step| {
-        quote_spanned! {step.span()=>
-            (<#step as #private::Step>::NAME, <#step as #private::Step>::ALIASES)
-        }
-    });
-    quote! {
-        const _: () = #private::names_are_unique(&[#(#names),*]);
-    }
-}

@@ -46,14 +46,15 @@ pub(crate) fn mentioned(generics: &Generics, tokens: TokenStream) -> Generics {
     subset
 }
 
-/// Refuses lifetimes: steps and flows own their data.
-pub(crate) fn refuse_lifetimes(what: &str, generics: &Generics, errors: &mut Errors) {
+/// Refuses lifetimes, since steps and flows own their data. Says whether there are any.
+pub(crate) fn refuse_lifetimes(what: &str, generics: &Generics, errors: &mut Errors) -> bool {
     for lifetime in generics.lifetimes() {
         errors.at(
             lifetime,
             format_args!("{what} owns its data and cannot have a lifetime parameter"),
         );
     }
+    generics.lifetimes().next().is_some()
 }
 
 fn name(param: &GenericParam) -> Option<&Ident> {

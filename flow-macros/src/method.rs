@@ -4,13 +4,16 @@ use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote};
 use syn::ext::IdentExt;
 use syn::parse::ParseStream;
+use syn::spanned::Spanned;
 use syn::{
-    Attribute, Expr, FnArg, GenericParam, LitStr, Pat, ReturnType, Signature, Token, Type,
-    Visibility,
+    Attribute, Expr, FnArg, GenericParam, Generics, LitStr, Pat, ReturnType, Signature, Token,
+    Type, Visibility,
 };
 
 use crate::attributes::{self, Docs};
 use crate::errors::{Errors, unknown_key};
+use crate::generics;
+use crate::paths::{at, local};
 use crate::slot::pascal;
 
 const KEYS: [&str; 2] = ["name", "description"];
@@ -29,9 +32,13 @@ pub(crate) struct Tool {
     pub(crate) passed_on: Vec<Attribute>,
     pub(crate) has_receiver: bool,
     pub(crate) is_async: bool,
-    /// The type of the context, if the method takes it.
-    pub(crate) context: Option<Type>,
+    /// Where the context stands, if the method takes it.
+    pub(crate) context: Option<Span>,
     pub(crate) arguments: Vec<Argument>,
+    /// Whether serde or schemars is told something about an argument. Then one struct with
+    /// their derives reads all arguments; else each is read by its type alone, which costs
+    /// a fraction of the time to compile.
+    pub(crate) is_read_as_struct: bool,
     /// The type that it returns; nothing for `()`.
     pub(crate) output: Option<Type>,
 }
@@ -98,7 +105,7 @@ impl Tool {
             if let Type::Reference(reference) = &*input.ty {
                 let is_first = i == usize::from(has_receiver);
                 if is_first && !is_borrowed_data(&reference.elem) {
-                    context = Some((*input.ty).clone());
+                    context = Some(place(&reference.elem));
                 } else {
                     let example = if is_flow { "`&ToolCx`" } else { "`&mut StepCx<'_, F>`" };
                     errors.at(
@@ -148,9 +155,56 @@ impl Tool {
             has_receiver,
             is_async: signature.asyncness.is_some(),
             context,
+            is_read_as_struct: arguments.iter().any(Argument::is_told),
             arguments,
             output,
         })
+    }
+
+    /// The locals that hold the arguments.
+    pub(crate) fn locals(&self) -> Vec<Ident> {
+        let name = |(i, argument): (usize, &Argument)| {
+            local(&format!("argument_{i}"), place(&argument.ty))
+        };
+        self.arguments.iter().enumerate().map(name).collect()
+    }
+
+    /// The function of an argument's trait to call: the only argument of a tool may be all
+    /// of its arguments.
+    pub(crate) fn item(&self, name: &str) -> String {
+        if self.arguments.len() == 1 { format!("{name}_alone") } else { name.to_owned() }
+    }
+
+    /// The generic parameters that the arguments mention.
+    pub(crate) fn generics(&self, generics: &Generics) -> Generics {
+        let types = self.arguments.iter().map(|argument| argument.ty.to_token_stream());
+        generics::mentioned(generics, types.collect())
+    }
+
+    /// The struct that reads all arguments, if there is one.
+    pub(crate) fn arguments_type(&self, generics: &Generics) -> Option<TokenStream> {
+        self.is_read_as_struct.then(|| {
+            let ident = self.struct_ident("Arguments");
+            let generics = self.generics(generics);
+            let (_, ty_generics, _) = generics.split_for_impl();
+            quote!(#ident #ty_generics)
+        })
+    }
+
+    /// Where to say what is wrong with the value that it returns.
+    pub(crate) fn output_place(&self) -> Span {
+        self.output.as_ref().map_or(self.method.span(), place)
+    }
+
+    /// The type that a call of a flow's tool gives.
+    pub(crate) fn value_type(&self, private: &TokenStream) -> TokenStream {
+        let Some(ty) = &self.output else { return quote!(()) };
+        if !self.is_called_result() {
+            return ty.to_token_stream();
+        }
+        let open = at(place(ty), quote!(<));
+        let close = at(place(ty), quote!(as #private::returns::Fallible>::Value));
+        quote!(#open #ty #close)
     }
 
     /// The name of the struct that holds the arguments.
@@ -173,6 +227,49 @@ impl Tool {
                 .is_some_and(|segment| segment.ident.to_string().ends_with("Result")),
             _ => false,
         }
+    }
+}
+
+impl Argument {
+    /// The name that a model sees, unless serde is told another.
+    pub(crate) fn name(&self) -> String {
+        self.field.unraw().to_string()
+    }
+
+    /// Whether serde or schemars is told something about it.
+    fn is_told(&self) -> bool {
+        self.attrs.iter().any(|attribute| !attribute.path().is_ident("doc"))
+    }
+
+    pub(crate) fn private_field(&self) -> TokenStream {
+        let Self { attrs, field, ty } = self;
+        quote!(#(#attrs)* #field: #ty)
+    }
+
+    pub(crate) fn public_field(&self) -> TokenStream {
+        let Self { attrs, field, ty } = self;
+        let attrs = attrs.iter().filter(|attribute| !attribute.path().is_ident("schemars"));
+        quote!(#(#attrs)* pub #field: #ty)
+    }
+
+    /// A function of the argument's trait. All mentions are the same, so that the compiler
+    /// says once what is wrong with the type.
+    pub(crate) fn item(&self, name: &str, private: &TokenStream) -> TokenStream {
+        let ty = &self.ty;
+        let place = place(ty);
+        let name = Ident::new(name, place);
+        let open = at(place, quote!(<));
+        let close = at(place, quote!(as #private::signature::Argument>::#name));
+        quote!(#open #ty #close)
+    }
+}
+
+/// The token of a type to which an error points: its name.
+fn place(ty: &Type) -> Span {
+    match ty {
+        Type::Reference(reference) => place(&reference.elem),
+        Type::Path(path) => path.path.segments.last().map_or(path.span(), |last| last.ident.span()),
+        _ => ty.span(),
     }
 }
 

@@ -1,15 +1,18 @@
 //! `#[slot]`: the form of a collect step.
 
 use proc_macro2::{Ident, Literal, TokenStream};
-use quote::{ToTokens, format_ident, quote, quote_spanned};
+use quote::{ToTokens, format_ident, quote};
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
 use syn::spanned::Spanned;
-use syn::{Attribute, Field, ItemStruct, Lit, LitStr, Meta, Token};
+use syn::{
+    Attribute, Field, GenericArgument, ItemStruct, Lit, LitStr, Meta, PathArguments, Token, Type,
+};
 
 use crate::attributes::{self, Docs};
 use crate::errors::{Errors, unknown_key};
 use crate::generics;
+use crate::paths::at;
 
 const KEYS: [&str; 7] =
     ["verbatim", "optional", "whole_message", "range", "one_of", "pattern", "ask"];
@@ -30,19 +33,17 @@ enum Resolver {
     Pattern(LitStr),
 }
 
-struct Slot {
+/// A slot of a form.
+pub(crate) struct Slot {
     field: Field,
+    /// The type of the value.
+    value: Type,
     args: Args,
     name: String,
 }
 
-/// Takes the `#[slot]` attributes off the struct and writes the form, if it is one.
-pub(crate) fn expand(
-    item: &mut ItemStruct,
-    is_collect: bool,
-    krate: &TokenStream,
-    errors: &mut Errors,
-) -> TokenStream {
+/// Takes the `#[slot]` attributes off the struct.
+pub(crate) fn take(item: &mut ItemStruct, is_collect: bool, errors: &mut Errors) -> Vec<Slot> {
     let rename_all = serde_text(&item.attrs, "rename_all").and_then(Case::from_name);
     let mut slots = Vec::new();
     for field in &mut item.fields {
@@ -67,22 +68,30 @@ pub(crate) fn expand(
         let name = serde_text(&field.attrs, "rename")
             .or_else(|| rename_all.map(|case| case.apply(&plain)))
             .unwrap_or(plain);
-        slots.push(Slot { field: field.clone(), args, name });
+        let Some(value) = option_of(&field.ty).cloned() else {
+            let shown = field.ty.to_token_stream();
+            errors.at(
+                &field.ty,
+                format_args!(
+                    "a slot is an `Option`, by this name, which is empty until the user has \
+                     given its value: write `Option<{shown}>`"
+                ),
+            );
+            continue;
+        };
+        slots.push(Slot { field: field.clone(), value, args, name });
     }
-    if !is_collect {
-        return TokenStream::new();
-    }
-    if slots.is_empty() && errors.is_empty() {
+    if is_collect && slots.is_empty() && errors.is_empty() {
         errors.at(
             &item.ident,
             format_args!("`{}` is a collect step without a field marked `#[slot]`", item.ident),
         );
     }
-    form(item, &slots, krate)
+    slots
 }
 
-fn form(item: &ItemStruct, slots: &[Slot], krate: &TokenStream) -> TokenStream {
-    let private = quote!(#krate::__private);
+/// The form: the struct of its complete data, and how its slots are read and set.
+pub(crate) fn form(item: &ItemStruct, slots: &[Slot], private: &TokenStream) -> TokenStream {
     let ident = &item.ident;
     let vis = &item.vis;
     let data = format_ident!("{}Data", ident.unraw(), span = ident.span());
@@ -91,27 +100,27 @@ fn form(item: &ItemStruct, slots: &[Slot], krate: &TokenStream) -> TokenStream {
     let (data_impl, data_ty, data_where) = data_generics.split_for_impl();
     let (impl_generics, ty_generics, where_clause) = item.generics.split_for_impl();
 
+    let allows = item.attrs.iter().filter(|attribute| attribute.path().is_ident("allow"));
     let doc = format!("The complete form of the step `{}`.", ident.unraw());
-    let fields = slots.iter().map(|slot| slot.data_field(&private));
-    let entries = slots.iter().map(|slot| slot.entry(&private));
+    let fields = slots.iter().map(|slot| slot.data_field());
+    let entries = slots.iter().map(|slot| slot.entry(private));
     let gets = slots.iter().enumerate().map(|(i, slot)| {
         let name = &slot.field.ident;
-        let field = quote!(&self.#name);
-        let call = quote_spanned!(slot.field.ty.span()=> #private::get_slot(#field));
-        quote!(#i => #call,)
+        let get = slot.slot_field(quote!(get), private);
+        quote!(#i => #get(&self.#name),)
     });
     let sets = slots.iter().enumerate().map(|(i, slot)| {
         let name = &slot.field.ident;
-        let arguments = quote!(&mut self.#name, value);
-        let call = quote_spanned!(slot.field.ty.span()=> #private::set_slot(#arguments));
-        quote!(#i => #call,)
+        let set = slot.slot_field(quote!(set), private);
+        quote!(#i => #set(&mut self.#name, value),)
     });
-    let values = slots.iter().map(|slot| slot.data_value(&private));
+    let values = slots.iter().map(|slot| slot.data_value(private));
     let derive = data_generics.params.is_empty().then(|| quote!(#[derive(::core::clone::Clone)]));
     let count = slots.len();
     quote! {
         #[doc = #doc]
         #derive
+        #(#allows)*
         #[allow(dead_code)]
         #vis struct #data #data_impl #data_where { #(#fields),* }
 
@@ -143,27 +152,30 @@ fn form(item: &ItemStruct, slots: &[Slot], krate: &TokenStream) -> TokenStream {
 }
 
 impl Slot {
-    fn data_field(&self, private: &TokenStream) -> TokenStream {
+    fn data_field(&self) -> TokenStream {
         let Field { vis, ident, ty, attrs, .. } = &self.field;
         let docs = attrs.iter().filter(|attribute| attribute.path().is_ident("doc"));
-        let ty = if self.args.optional {
-            quote!(#ty)
-        } else {
-            quote_spanned!(ty.span()=> <#ty as #private::SlotField>::Value)
-        };
+        let ty = if self.args.optional { ty } else { &self.value };
         quote!(#(#docs)* #vis #ident: #ty)
     }
 
+    /// An item of the trait of a slot's type. All mentions are the same, so that the compiler
+    /// says once what is wrong with the type.
+    fn slot_field(&self, item: TokenStream, private: &TokenStream) -> TokenStream {
+        let ty = &self.field.ty;
+        let place = ty.span();
+        let open = at(place, quote!(<));
+        let close = at(place, quote!(as #private::SlotField>::#item));
+        quote!(#open #ty #close)
+    }
+
     fn data_value(&self, private: &TokenStream) -> TokenStream {
-        let Field { ident, ty, .. } = &self.field;
+        let ident = &self.field.ident;
         if self.args.optional {
             quote!(#ident: ::core::clone::Clone::clone(&self.#ident))
         } else {
-            let field = quote!(&self.#ident);
-            let value = quote_spanned! {ty.span()=>
-                <#ty as #private::SlotField>::value(#field)
-            };
-            quote!(#ident: #value.cloned()?)
+            let value = self.slot_field(quote!(value), private);
+            quote!(#ident: #value(&self.#ident).cloned()?)
         }
     }
 
@@ -194,6 +206,22 @@ impl Slot {
                 resolver: #resolver,
             }
         }
+    }
+}
+
+/// The type in an `Option`. It stands in the struct of the complete data, so the name has to
+/// be there; that it names the real `Option` is checked by the trait of slots.
+fn option_of(ty: &Type) -> Option<&Type> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last()?;
+    match &last.arguments {
+        PathArguments::AngleBracketed(list) if last.ident == "Option" => {
+            list.args.iter().find_map(|argument| match argument {
+                GenericArgument::Type(value) => Some(value),
+                _ => None,
+            })
+        }
+        _ => None,
     }
 }
 
@@ -240,14 +268,24 @@ impl Args {
                 "one_of" => {
                     let example = "one_of(\"card\", \"cash\")";
                     let values = attributes::list(key, example, input, |input| {
+                        if input.is_empty() {
+                            errors.at(key, "`one_of` needs at least one value");
+                        }
                         Ok(attributes::entries(input, errors, |input| input.parse::<LitStr>()))
                     })?;
-                    check_values(key, &values, errors);
+                    check_values(&values, errors);
                     Resolver::OneOf(values)
                 }
                 "pattern" => {
                     let example = "pattern(\"#(\\\\d+)\")";
-                    let text = attributes::list(key, example, input, |input| input.parse())?;
+                    let text = attributes::list(key, example, input, |input| {
+                        input.parse::<LitStr>().map_err(|error| {
+                            syn::Error::new(
+                                error.span(),
+                                format!("`pattern` takes a regular expression with one capture: `{example}`"),
+                            )
+                        })
+                    })?;
                     Resolver::Pattern(text)
                 }
                 other => {
@@ -268,10 +306,7 @@ impl Args {
     }
 }
 
-fn check_values(key: &Ident, values: &[LitStr], errors: &mut Errors) {
-    if values.is_empty() && errors.is_empty() {
-        errors.at(key, "`one_of` needs at least one value");
-    }
+fn check_values(values: &[LitStr], errors: &mut Errors) {
     for (i, value) in values.iter().enumerate() {
         let text = value.value().to_lowercase();
         if text.trim().is_empty() {
@@ -284,22 +319,29 @@ fn check_values(key: &Ident, values: &[LitStr], errors: &mut Errors) {
 
 fn bounds(input: ParseStream<'_>) -> syn::Result<(f64, f64)> {
     let min = bound(input)?;
-    input.parse::<Token![,]>()?;
+    comma(input)?;
     let max = bound(input)?;
-    input.parse::<Option<Token![,]>>()?;
-    if !input.is_empty() {
-        return Err(input.error("`range` has two bounds: `range(1, 8)`"));
+    let _ = input.parse::<Option<Token![,]>>()?;
+    if input.is_empty() { Ok((min, max)) } else { Err(syn::Error::new(input.span(), TWO_NUMBERS)) }
+}
+
+const TWO_NUMBERS: &str = "`range` takes two numbers, which both belong to it: `range(1, 8)`";
+
+fn comma(input: ParseStream<'_>) -> syn::Result<()> {
+    match input.parse::<Option<Token![,]>>()? {
+        Some(_) => Ok(()),
+        None => Err(syn::Error::new(input.span(), TWO_NUMBERS)),
     }
-    Ok((min, max))
 }
 
 fn bound(input: ParseStream<'_>) -> syn::Result<f64> {
     let minus = input.parse::<Option<Token![-]>>()?;
-    let value = match input.parse::<Lit>()? {
-        Lit::Int(value) => value.base10_parse::<f64>()?,
-        Lit::Float(value) => value.base10_parse::<f64>()?,
-        other => return Err(syn::Error::new(other.span(), "a bound of `range` is a number")),
+    let value = match input.fork().parse::<Lit>() {
+        Ok(Lit::Int(value)) => value.base10_parse::<f64>()?,
+        Ok(Lit::Float(value)) => value.base10_parse::<f64>()?,
+        _ => return Err(syn::Error::new(input.span(), TWO_NUMBERS)),
     };
+    input.parse::<Lit>()?;
     Ok(if minus.is_some() { -value } else { value })
 }
 

@@ -9,7 +9,9 @@ use syn::{ItemStruct, LitStr, Path, PathArguments, Token, Type};
 
 use crate::attributes::{self, Docs};
 use crate::errors::{Errors, nearest, unknown_key};
-use crate::{generics, paths, slot};
+use crate::generics;
+use crate::paths::{Krate, at, local};
+use crate::slot;
 
 const KINDS: [&str; 4] = ["reply", "collect", "action", "decide"];
 const WORDS: [&str; 4] = ["stay", "end", "hand_off", "escalate"];
@@ -56,17 +58,21 @@ pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
             return quote!(#item #errors);
         }
     };
-    generics::refuse_lifetimes("a step", &item.generics, &mut errors);
     args.check(&item, &mut errors);
-
-    let krate = paths::krate(args.krate.as_ref());
     let is_collect = args.kind.as_ref().is_some_and(|kind| kind == "collect");
-    let form = slot::expand(&mut item, is_collect, &krate, &mut errors);
-    let next = args.next_enum(&item, &krate);
-    let step = args.step_impl(&item, &krate);
-    let checks = if errors.is_empty() { args.checks(&item, &krate) } else { TokenStream::new() };
+    let slots = slot::take(&mut item, is_collect, &mut errors);
+    if generics::refuse_lifetimes("a step", &item.generics, &mut errors) {
+        // With a lifetime nothing that is generated compiles.
+        let errors = errors.finish();
+        return quote!(#item #errors);
+    }
+
+    let private = Krate::find(args.krate.as_ref()).private();
+    let form = is_collect.then(|| slot::form(&item, &slots, &private));
+    let next = args.next_enum(&item, &private);
+    let step = args.step_impl(&item, &private, errors.is_empty());
     let errors = errors.finish();
-    quote!(#item #next #form #step #checks #errors)
+    quote!(#item #next #form #step #errors)
 }
 
 impl Args {
@@ -85,11 +91,11 @@ impl Args {
                 "next" => {
                     let example = "next(Checkout(Choice), Farewell, stay)";
                     let ways = attributes::list(key, example, input, |input| {
+                        if input.is_empty() {
+                            errors.at(key, NO_WAY_OUT);
+                        }
                         Ok(attributes::entries(input, errors, WayOut::parse))
                     })?;
-                    if ways.is_empty() && errors.is_empty() {
-                        errors.at(key, NO_WAY_OUT);
-                    }
                     args.next = Some(ways);
                 }
                 "input" => {
@@ -182,7 +188,7 @@ impl Args {
         ways.iter().enumerate().filter(|(i, way)| is_first(*i, way)).map(|(_, way)| way).collect()
     }
 
-    fn next_enum(&self, item: &ItemStruct, krate: &TokenStream) -> TokenStream {
+    fn next_enum(&self, item: &ItemStruct, private: &TokenStream) -> TokenStream {
         let vis = &item.vis;
         let name = next_name(item);
         let ways = self.distinct();
@@ -190,8 +196,9 @@ impl Args {
             ways.iter().filter_map(|way| way.payload()).map(ToTokens::to_token_stream).collect();
         let generics = generics::mentioned(&item.generics, payloads);
         let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
+        let allows = item.attrs.iter().filter(|attribute| attribute.path().is_ident("allow"));
         let doc = format!("The ways out of the step `{}`.", item.ident.unraw());
-        let variants = ways.iter().map(|way| way.variant(krate));
+        let variants = ways.iter().map(|way| way.variant(private));
         let shown = ways.iter().map(|way| {
             let variant = &way.variant;
             let text = variant.unraw().to_string();
@@ -204,6 +211,7 @@ impl Args {
         };
         quote! {
             #[doc = #doc]
+            #(#allows)*
             #vis enum #name #impl_generics #where_clause { #(#variants),* }
 
             #[automatically_derived]
@@ -214,18 +222,17 @@ impl Args {
             }
 
             #[automatically_derived]
-            impl #impl_generics #krate::__private::Next for #name #ty_generics #where_clause {}
+            impl #impl_generics #private::Next for #name #ty_generics #where_clause {}
         }
     }
 
-    fn step_impl(&self, item: &ItemStruct, krate: &TokenStream) -> TokenStream {
-        let private = quote!(#krate::__private);
+    /// The implementation of `Step`, and what it rests on. The ways out are checked against
+    /// the flow unless something is wrong already.
+    fn step_impl(&self, item: &ItemStruct, private: &TokenStream, is_checked: bool) -> TokenStream {
         let ident = &item.ident;
         let (impl_generics, ty_generics, where_clause) = item.generics.split_for_impl();
-        let kind = match &self.kind {
-            Some(kind) => kind_trait(kind),
-            None => Ident::new("Reply", Span::call_site()),
-        };
+        let kind = self.kind_trait();
+        let flow = at(ident.span(), quote!(<#ident #ty_generics as #private::#kind>::Flow));
         let input = self.input.as_ref().map_or_else(|| quote!(()), ToTokens::to_token_stream);
         let ways = self.distinct();
         let payloads: TokenStream =
@@ -246,8 +253,15 @@ impl Args {
                     ::core::option::Option::Some(#memory);
             }
         });
-        let targets = ways.iter().map(|way| way.target(&private));
-        let arms = ways.iter().map(|way| way.arm(&next_ident, &private));
+        let targets = ways.iter().map(|way| way.target(&flow, private));
+        let targets = is_checked.then(|| quote!(#(#targets),*));
+        let body = if is_checked {
+            let arms = ways.iter().map(|way| way.arm(&next_ident, private));
+            quote!(match next { #(#arms)* })
+        } else {
+            // There is an error already; the way out is not made, so that none follows from it.
+            quote!({ let _ = next; #private::Way::Stay })
+        };
         let is_stay = if ways.iter().any(|way| matches!(way.to, To::Stay)) {
             quote!(::core::matches!(next, #next_ident::Stay))
         } else {
@@ -257,9 +271,7 @@ impl Args {
             })
         };
         let tools = self.tools.as_ref().map(|key| {
-            let call = quote_spanned! {key.span()=>
-                <Self as #private::StepTools>::definitions()
-            };
+            let call = at(key.span(), quote!(<Self as #private::StepTools>::definitions()));
             quote! {
                 fn tools() -> #private::std::vec::Vec<#private::ToolDefinition> { #call }
             }
@@ -270,46 +282,44 @@ impl Args {
                 impl #impl_generics #private::ToolsRegistered for #ident #ty_generics #where_clause {}
             }
         });
+        // The ways out name the flow and so need the kind's trait; without one say it here.
+        let is_named = ways.iter().any(|way| matches!(way.to, To::Step { .. }));
+        let kind_check = (is_checked && !is_named).then(|| {
+            quote! {
+                const _: () = {
+                    fn __kind #impl_generics (_: #flow) #where_clause {}
+                };
+            }
+        });
         quote! {
             #[automatically_derived]
             impl #impl_generics #private::Step for #ident #ty_generics #where_clause {
                 type Kind = #private::kind::#kind;
                 type Input = #input;
                 type Next = #next;
-                const TARGETS: &'static [#private::Target] = &[#(#targets),*];
+                const TARGETS: &'static [#private::Target] = &[#targets];
                 const NAME: &'static ::core::primitive::str = #name;
                 #aliases
                 #memory
                 const DOC: &'static ::core::primitive::str = #docs;
-                fn transition(next: #next) -> #private::Way {
-                    match next { #(#arms)* }
-                }
+                fn transition(next: #next) -> #private::Way { #body }
                 fn is_stay(next: &#next) -> ::core::primitive::bool { #is_stay }
                 #tools
             }
             #registered
+            #kind_check
         }
     }
 
-    /// What the compiler checks beside the implementation, each at the user's own token.
-    fn checks(&self, item: &ItemStruct, krate: &TokenStream) -> TokenStream {
-        let ident = &item.ident;
-        let (impl_generics, ty_generics, where_clause) = item.generics.split_for_impl();
-        let targets = self.ways().iter().filter_map(|way| match &way.to {
-            To::Step { target, .. } => Some(quote_spanned! {target.span()=>
-                #krate::__private::listed::<#ident #ty_generics, #target>();
-            }),
-            _ => None,
-        });
-        let kind = self.kind.as_ref().map(kind_trait);
-        quote! {
-            const _: () = {
-                fn __checks #impl_generics () #where_clause {
-                    #(#targets)*
-                    let _ = <#ident #ty_generics as #krate::__private::#kind>::on_start;
-                }
-            };
-        }
+    /// The trait of the kind, which is also the name of its type.
+    fn kind_trait(&self) -> Ident {
+        let name = match self.kind.as_ref().map(Ident::to_string).as_deref() {
+            Some("collect") => "Collect",
+            Some("action") => "Action",
+            Some("decide") => "Decide",
+            _ => "Reply",
+        };
+        Ident::new(name, Span::call_site())
     }
 }
 
@@ -321,7 +331,8 @@ impl WayOut {
         let ahead = input.fork();
         if let Ok(word) = ahead.call(Ident::parse_any)
             && !ahead.peek(Token![::])
-            && !word.to_string().starts_with(|c: char| c.is_uppercase())
+            && word.to_string().starts_with(|c: char| c.is_lowercase())
+            && word.unraw() == word
             && word != "crate"
         {
             let text = word.to_string();
@@ -401,9 +412,9 @@ impl WayOut {
     }
 
     /// The variant of the next-enum.
-    fn variant(&self, krate: &TokenStream) -> TokenStream {
+    fn variant(&self, private: &TokenStream) -> TokenStream {
         let variant = &self.variant;
-        let string = quote!(#krate::__private::std::string::String);
+        let string = quote!(#private::std::string::String);
         match &self.to {
             To::Step { payload, .. } => {
                 let doc = format!("Enters the step `{}`.", variant.unraw());
@@ -425,11 +436,16 @@ impl WayOut {
     }
 
     /// The entry of `TARGETS`.
-    fn target(&self, private: &TokenStream) -> TokenStream {
+    fn target(&self, flow: &TokenStream, private: &TokenStream) -> TokenStream {
         match &self.to {
             To::Step { target, .. } => {
-                let name = quote_spanned!(target.span()=> <#target as #private::Step>::NAME);
-                quote!(#private::Target::Step(#private::std::borrow::Cow::Borrowed(#name)))
+                // All of it stands at the target, the flow at the step's own name, so that
+                // the compiler says what is wrong with either where it is.
+                let place = target.span();
+                let open = at(place, quote!(<));
+                let reach = at(place, quote!(as #private::Reach<));
+                let close = at(place, quote!(>>::TARGET));
+                quote!(#open #target #reach #flow #close)
             }
             _ => {
                 let word = &self.variant;
@@ -442,20 +458,21 @@ impl WayOut {
     fn arm(&self, next: &Ident, private: &TokenStream) -> TokenStream {
         let variant = &self.variant;
         match &self.to {
-            To::Step { target, payload: None } => {
-                let call = quote_spanned!(target.span()=> #private::go::<#target, ()>(()));
-                quote!(#next::#variant => #call,)
-            }
-            To::Step { target, payload: Some(payload) } => {
-                let value = Ident::new("payload", Span::mixed_site());
-                let call = quote_spanned! {payload.span()=>
-                    #private::go::<#target, #payload>(#value)
+            To::Step { target, payload } => {
+                let place = payload.as_ref().map_or(target.span(), Spanned::span);
+                let value = local("payload", place);
+                let go = at(place, quote!(#private::go));
+                let (pattern, enter) = match payload {
+                    Some(payload) => {
+                        (quote!((#value)), quote_spanned!(place=> #go::<#target, #payload>(#value)))
+                    }
+                    None => (TokenStream::new(), quote_spanned!(place=> #go::<#target, ()>(()))),
                 };
-                quote!(#next::#variant(#value) => #call,)
+                quote!(#next::#variant #pattern => #enter,)
             }
             To::Stay => quote!(#next::Stay => #private::Way::Stay,),
             To::End | To::HandOff | To::Escalate => {
-                let value = Ident::new("text", Span::mixed_site());
+                let value = local("text", variant.span());
                 quote!(#next::#variant(#value) => #private::Way::#variant(#value),)
             }
         }
@@ -465,15 +482,4 @@ impl WayOut {
 /// The name of the next-enum.
 fn next_name(item: &ItemStruct) -> Ident {
     format_ident!("{}Next", item.ident.unraw(), span = item.ident.span())
-}
-
-/// The trait of a kind, which is also the name of its type.
-fn kind_trait(kind: &Ident) -> Ident {
-    let name = match kind.to_string().as_str() {
-        "collect" => "Collect",
-        "action" => "Action",
-        "decide" => "Decide",
-        _ => "Reply",
-    };
-    Ident::new(name, Span::call_site())
 }

@@ -6,10 +6,11 @@ use syn::parse::{ParseStream, Parser};
 use syn::spanned::Spanned;
 use syn::{Attribute, Generics, Path, Signature, Token, Type, Visibility};
 
-use crate::attributes;
+use crate::attributes::{self, Docs};
 use crate::errors::{Errors, unknown_key};
+use crate::generics;
 use crate::method::{Argument, Tool};
-use crate::{generics, paths};
+use crate::paths::{Krate, at, local};
 
 const KEYS: [&str; 2] = ["flow", "crate"];
 
@@ -61,15 +62,15 @@ pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
     }
     refuse_duplicates(&tools, &mut errors);
 
-    let krate = paths::krate(args.krate.as_ref());
+    let private = Krate::find(args.krate.as_ref()).private();
     let generated = if args.flow {
-        flow_tools(&head, &tools, &krate)
+        flow_tools(&head, &tools, &private)
     } else {
-        step_tools(&head, &tools, &krate)
+        step_tools(&head, &tools, &private)
     };
-    let checks = if errors.is_empty() { registered(&head, &krate) } else { TokenStream::new() };
+    let check = errors.is_empty().then(|| registered(&head, &private));
     let errors = errors.finish();
-    quote!(#head_tokens #body_out #generated #checks #errors)
+    quote!(#head_tokens #body_out #generated #check #errors)
 }
 
 const NOT_AN_IMPL: &str =
@@ -197,139 +198,220 @@ fn refuse_duplicates(tools: &[Tool], errors: &mut Errors) {
     }
 }
 
-/// A generated local with the place of some tokens of the user.
-fn local(name: &str, place: Span) -> Ident {
-    Ident::new(name, Span::mixed_site().located_at(place))
+/// What is generated for each tool of a block, put together.
+#[derive(Default)]
+struct Parts {
+    structs: TokenStream,
+    calls: TokenStream,
+    definitions: TokenStream,
+    arms: TokenStream,
 }
 
-fn locals(tool: &Tool) -> Vec<Ident> {
-    let name = |(i, arg): (usize, &Argument)| local(&format!("argument_{i}"), arg.ty.span());
-    tool.arguments.iter().enumerate().map(name).collect()
-}
-
-/// The call of the method itself.
-fn call(tool: &Tool, owner: &TokenStream, receiver: &TokenStream, cx: &str) -> TokenStream {
-    let method = &tool.method;
-    let receiver = tool.has_receiver.then(|| quote!(#receiver,));
-    let context = tool.context.as_ref().map(|ty| {
-        let cx = local(cx, ty.span());
-        quote!(#cx,)
-    });
-    let arguments = locals(tool);
-    let call = quote_spanned! {method.span()=>
-        #owner::#method(#receiver #context #(#arguments),*)
-    };
-    if tool.is_async { quote_spanned!(method.span()=> #call.await) } else { call }
-}
-
-/// The struct of the arguments, without its name and attributes.
-fn fields(tool: &Tool, vis: &TokenStream) -> TokenStream {
-    let fields = tool.arguments.iter().map(|argument| {
-        let Argument { attrs, field, ty } = argument;
-        quote!(#(#attrs)* #vis #field: #ty)
-    });
-    quote!({ #(#fields),* })
-}
-
-/// `#[derive]` and what the derives need to find their crates.
-fn derives(private: &TokenStream, serialize: bool) -> TokenStream {
-    let serde = quote!(#private::serde).to_string();
-    let schemars = quote!(#private::schemars).to_string();
-    let serialize = serialize.then(|| quote!(#private::serde::Serialize,));
-    quote! {
-        #[derive(#serialize #private::serde::Deserialize, #private::schemars::JsonSchema)]
-        #[serde(crate = #serde, expecting = "an object with the arguments of the tool")]
-        #[schemars(crate = #schemars)]
-    }
-}
-
-fn arguments_generics(head: &Head, tool: &Tool) -> Generics {
-    let types: TokenStream = tool.arguments.iter().map(|a| a.ty.to_token_stream()).collect();
-    generics::mentioned(&head.generics, types)
-}
-
-fn definition(tool: &Tool, arguments: &TokenStream, private: &TokenStream) -> TokenStream {
-    let Tool { name, description, conditions, .. } = tool;
-    let make = match tool.arguments.as_slice() {
-        [] => quote!(bare_definition),
-        [lone] => {
-            let ty = &lone.ty;
-            quote!(lone_definition::<#arguments, #ty>)
-        }
-        _ => quote!(definition::<#arguments>),
-    };
-    quote! {
-        #(#conditions)*
-        tools.push(#private::signature::#make(#name, #description));
-    }
-}
-
-fn step_tools(head: &Head, tools: &[Tool], krate: &TokenStream) -> TokenStream {
-    let private = quote!(#krate::__private);
-    let self_ty = &head.self_ty;
-    let (impl_generics, _, where_clause) = head.generics.split_for_impl();
-    let mut structs = TokenStream::new();
-    let mut definitions = TokenStream::new();
-    let mut arms = TokenStream::new();
-    for tool in tools {
-        let generics = arguments_generics(head, tool);
-        let (own_impl, own_ty, own_where) = generics.split_for_impl();
-        let ident = &tool.struct_ident("Arguments");
-        let Tool { name, conditions, .. } = tool;
-        if !tool.arguments.is_empty() {
-            let derives = derives(&private, false);
-            let fields = fields(tool, &TokenStream::new());
-            structs.extend(quote! {
-                #(#conditions)* #derives
-                struct #ident #own_impl #own_where #fields
-            });
-        }
-        let arguments = quote!(#ident #own_ty);
-        definitions.extend(definition(tool, &arguments, &private));
-
-        let names = locals(tool);
-        let fields = tool.arguments.iter().map(|argument| &argument.field);
-        let unpack = quote!(#ident { #(#fields: #names),* });
-        let input = local("input", Span::call_site());
-        let key = local("tool", Span::call_site());
-        let read = match tool.arguments.as_slice() {
-            [] => TokenStream::new(),
-            [lone] => {
-                let ty = &lone.ty;
-                let name = &names[0];
+impl Parts {
+    /// Adds the description of a tool.
+    fn describe(&mut self, tool: &Tool, head: &Head, private: &TokenStream) {
+        let Tool { name, description, conditions, .. } = tool;
+        let define = match tool.arguments_type(&head.generics) {
+            Some(arguments) => quote! {
+                tools.push(#private::signature::describe::<#arguments>(#name, #description));
+            },
+            None => {
+                let describe = tool.item("describe");
+                let arguments = tool.arguments.iter().map(|argument| {
+                    let item = argument.item(&describe, private);
+                    let name = argument.name();
+                    let doc = Docs::of(&argument.attrs).constant();
+                    quote!(#item(&mut parameters, #name, #doc);)
+                });
                 quote! {
-                    let #name = match #private::signature::read_lone::<#arguments, #ty>(#key, #input)? {
-                        #private::signature::Lone::Whole(#name) => #name,
-                        #private::signature::Lone::Field(#unpack) => #name,
-                    };
+                    let mut parameters = #private::signature::Parameters::new();
+                    #(#arguments)*
+                    tools.push(parameters.into_tool(#name, #description));
                 }
             }
-            _ => quote!(let #unpack = #private::signature::read::<#arguments>(#key, #input)?;),
         };
-        let call = call(tool, &quote!(Self), &quote!(self), "cx");
-        let place = tool.output.as_ref().map_or(tool.method.span(), Spanned::span);
-        let returned = local("returned", place);
-        let value = local("value", place);
-        let convert = quote_spanned! {place=>
-            let #value = (&&&&#private::returns::probe(&#returned)).failure().take(#key, #returned)?;
-            (&&&&#private::returns::probe(&#value)).value().output(
-                #private::returns::step::<#self_ty>(), #key, #value,
-            )
+        self.definitions.extend(quote!(#(#conditions)* { #define }));
+    }
+
+    /// Adds the arm of the dispatcher: reads the arguments into locals, then does `work`.
+    fn dispatch(&mut self, tool: &Tool, head: &Head, private: &TokenStream, work: &TokenStream) {
+        let Tool { name, conditions, .. } = tool;
+        let Names { tool: key, input, .. } = Names::new();
+        let locals = tool.locals();
+        let read = match tool.arguments_type(&head.generics) {
+            Some(ty) => {
+                let ident = tool.struct_ident("Arguments");
+                let fields = tool.arguments.iter().map(|argument| &argument.field);
+                quote! {
+                    let #ident { #(#fields: #locals),* } =
+                        #private::signature::read::<#ty>(#key, #input)?;
+                }
+            }
+            None if tool.arguments.is_empty() => TokenStream::new(),
+            None => {
+                let read = tool.item("read");
+                let reads = tool.arguments.iter().zip(&locals).map(|(argument, local)| {
+                    let item = argument.item(&read, private);
+                    let name = argument.name();
+                    quote!(let #local = #item(&mut #input, #name)?;)
+                });
+                quote! {
+                    let mut #input =
+                        #private::signature::Input::new(#key, #input, Self::definitions)?;
+                    #(#reads)*
+                }
+            }
         };
-        arms.extend(quote! {
+        self.arms.extend(quote! {
             #(#conditions)*
             #name => {
                 #read
-                let #returned = #call;
-                #convert
+                #work
             }
         });
     }
-    let cx = local("cx", Span::call_site());
-    let input = local("input", Span::call_site());
-    let key = local("tool", Span::call_site());
+}
+
+/// The parameters of the generated functions.
+struct Names {
+    cx: Ident,
+    tool: Ident,
+    input: Ident,
+    flow: Ident,
+}
+
+impl Names {
+    fn new() -> Self {
+        let name = |name| local(name, Span::call_site());
+        Self { cx: name("cx"), tool: name("tool"), input: name("input"), flow: name("flow") }
+    }
+}
+
+/// The call of the method itself, awaited.
+fn call(
+    tool: &Tool,
+    owner: &TokenStream,
+    receiver: &TokenStream,
+    private: &TokenStream,
+) -> TokenStream {
+    let method = &tool.method;
+    let place = method.span();
+    let receiver = tool.has_receiver.then(|| quote!(#receiver,));
+    let context = tool.context.as_ref().map(|context| {
+        let cx = local("cx", *context);
+        quote!(#cx,)
+    });
+    let arguments = tool.locals();
+    let owner = at(place, owner.clone());
+    let call = quote_spanned!(place=> #owner::#method(#receiver #context #(#arguments),*));
+    if tool.is_async {
+        let run = at(place, quote!(#private::run));
+        quote_spanned!(place=> #run(#call).await)
+    } else {
+        call
+    }
+}
+
+/// The bound that the types of a generic struct need, as serde and schemars take it.
+fn bound(tool: &Tool, generics: &Generics, bound: &TokenStream) -> String {
+    let types = tool
+        .arguments
+        .iter()
+        .map(|argument| &argument.ty)
+        .filter(|ty| !generics::mentioned(generics, ty.to_token_stream()).params.is_empty());
+    quote!(#(#types: #bound),*).to_string()
+}
+
+/// The struct that reads the arguments of a tool when serde or schemars is told something
+/// about one of them.
+fn arguments_struct(tool: &Tool, generics: &Generics, private: &TokenStream) -> TokenStream {
+    let (impl_generics, _, where_clause) = generics.split_for_impl();
+    let ident = tool.struct_ident("Arguments");
+    let conditions = &tool.conditions;
+    let fields = tool.arguments.iter().map(Argument::private_field);
+    let (serde, schemars) = (quote!(#private::serde), quote!(#private::schemars));
+    let (serde_path, schemars_path) = (serde.to_string(), schemars.to_string());
+    let bounds = (!generics.params.is_empty()).then(|| {
+        let read = bound(tool, generics, &quote!(#serde::de::DeserializeOwned));
+        let schema = bound(tool, generics, &quote!(#schemars::JsonSchema));
+        quote!(#[serde(bound(deserialize = #read))] #[schemars(bound = #schema)])
+    });
+    quote! {
+        #(#conditions)*
+        #[derive(#serde::Deserialize, #schemars::JsonSchema)]
+        #bounds
+        #[serde(crate = #serde_path, expecting = "an object with the arguments of the tool")]
+        #[schemars(crate = #schemars_path)]
+        struct #ident #impl_generics #where_clause { #(#fields),* }
+    }
+}
+
+/// What the derive of schemars takes from the prelude, if a struct of arguments is derived.
+fn prelude(tools: &[Tool]) -> Option<TokenStream> {
+    tools.iter().any(|tool| tool.is_read_as_struct).then(|| {
+        quote! {
+            #[allow(unused_imports)]
+            use ::core::{convert::Into as _, option::Option::{None, Some}};
+        }
+    })
+}
+
+/// The struct of a call of a flow's tool.
+fn call_struct(tool: &Tool, generics: &Generics, private: &TokenStream) -> TokenStream {
+    let Tool { conditions, passed_on, vis, .. } = tool;
+    let ident = tool.struct_ident("");
+    let (impl_generics, _, where_clause) = generics.split_for_impl();
+    if tool.arguments.is_empty() {
+        return quote!(#(#conditions)* #(#passed_on)* #vis struct #ident;);
+    }
+    let fields = tool.arguments.iter().map(Argument::public_field);
+    let serde = quote!(#private::serde);
+    let serde_path = serde.to_string();
+    let bounds = (!generics.params.is_empty()).then(|| {
+        let bound = bound(tool, generics, &quote!(#serde::Serialize));
+        quote!(#[serde(bound(serialize = #bound))])
+    });
+    quote! {
+        #(#conditions)* #(#passed_on)*
+        #[derive(#serde::Serialize)]
+        #bounds
+        #[serde(crate = #serde_path)]
+        #[allow(missing_docs)]
+        #vis struct #ident #impl_generics #where_clause { #(#fields),* }
+    }
+}
+
+fn step_tools(head: &Head, tools: &[Tool], private: &TokenStream) -> TokenStream {
+    let self_ty = &head.self_ty;
+    let (impl_generics, _, where_clause) = head.generics.split_for_impl();
+    let mut parts = Parts::default();
+    let Names { cx, tool: key, input, .. } = Names::new();
+    for tool in tools {
+        parts.describe(tool, head, private);
+        if tool.is_read_as_struct {
+            parts.structs.extend(arguments_struct(tool, &tool.generics(&head.generics), private));
+        }
+
+        let call = call(tool, &quote!(Self), &quote!(self), private);
+        let place = tool.output_place();
+        let (returned, value) = (local("returned", place), local("value", place));
+        let convert = at(
+            place,
+            quote! {
+                let #value = (&&&&#private::returns::probe(&#returned)).failure().take(#key, #returned)?;
+                (&&&&#private::returns::probe(&#value)).value().output(
+                    #private::returns::step::<Self>(), #key, #value,
+                )
+            },
+        );
+        let work = quote!(let #returned = #call; #convert);
+        parts.dispatch(tool, head, private, &work);
+    }
+    let Parts { structs, definitions, arms, .. } = parts;
+    let prelude = prelude(tools);
     quote! {
         const _: () = {
+            #prelude
             #structs
 
             #[automatically_derived]
@@ -353,9 +435,9 @@ fn step_tools(head: &Head, tools: &[Tool], krate: &TokenStream) -> TokenStream {
                     };
                     match #key {
                         #arms
-                        _ => ::core::result::Result::Err(#private::signature::unknown(
-                            #key, &<Self as #private::StepTools>::definitions(),
-                        )),
+                        _ => ::core::result::Result::Err(
+                            #private::signature::unknown(#key, &Self::definitions()),
+                        ),
                     }
                 }
             }
@@ -363,25 +445,20 @@ fn step_tools(head: &Head, tools: &[Tool], krate: &TokenStream) -> TokenStream {
     }
 }
 
-fn flow_tools(head: &Head, tools: &[Tool], krate: &TokenStream) -> TokenStream {
-    let private = quote!(#krate::__private);
+fn flow_tools(head: &Head, tools: &[Tool], private: &TokenStream) -> TokenStream {
     let self_ty = &head.self_ty;
     let (impl_generics, _, where_clause) = head.generics.split_for_impl();
-    let mut structs = TokenStream::new();
-    let mut calls = TokenStream::new();
-    let mut definitions = TokenStream::new();
-    let mut arms = TokenStream::new();
+    let mut parts = Parts::default();
+    let Names { cx, tool: key, input, flow } = Names::new();
     for tool in tools {
-        let generics = arguments_generics(head, tool);
-        let (own_impl, own_ty, own_where) = generics.split_for_impl();
-        let ident = &tool.struct_ident("");
-        let Tool { name, conditions, vis, passed_on, .. } = tool;
+        let generics = tool.generics(&head.generics);
+        let (_, own_ty, _) = generics.split_for_impl();
+        let ident = tool.struct_ident("");
+        let ty = quote!(#ident #own_ty);
+        let Tool { name, conditions, .. } = tool;
+        parts.structs.extend(call_struct(tool, &generics, private));
         if tool.arguments.is_empty() {
-            structs.extend(quote! {
-                #(#conditions)* #(#passed_on)*
-                #vis struct #ident;
-            });
-            calls.extend(quote! {
+            parts.calls.extend(quote! {
                 #(#conditions)*
                 #[automatically_derived]
                 impl #private::serde::Serialize for #ident {
@@ -393,85 +470,71 @@ fn flow_tools(head: &Head, tools: &[Tool], krate: &TokenStream) -> TokenStream {
                     }
                 }
             });
-        } else {
-            let derives = derives(&private, true);
-            let fields = fields(tool, &quote!(pub));
-            structs.extend(quote! {
-                #(#conditions)* #(#passed_on)* #derives
-                #[allow(missing_docs)]
-                #vis struct #ident #own_impl #own_where #fields
-            });
         }
-        let arguments = quote!(#ident #own_ty);
-        definitions.extend(definition(tool, &arguments, &private));
+        if tool.is_read_as_struct {
+            parts.calls.extend(arguments_struct(tool, &generics, private));
+        }
+        parts.describe(tool, head, private);
 
-        let cx = local("cx", Span::call_site());
-        let flow = local("flow", Span::call_site());
-        let place = tool.output.as_ref().map_or(tool.method.span(), Spanned::span);
+        let fields: Vec<&Ident> = tool.arguments.iter().map(|argument| &argument.field).collect();
+        let locals = tool.locals();
+        let place = tool.output_place();
         let returned = local("returned", place);
-        let names = locals(tool);
-        let fields = tool.arguments.iter().map(|argument| &argument.field);
-        let call = call(tool, &quote!(<#self_ty>), &quote!(#flow), "cx");
-        let output = output(tool, &private);
-        let plain = (!tool.is_called_result()).then(|| {
-            quote_spanned! {place=>
-                #private::returns::infallible((&&&&#private::returns::probe(&#returned)).failure());
+        let call = call(tool, &quote!(<#self_ty>), &quote!(#flow), private);
+        let output = tool.value_type(private);
+        let value = local("value", place);
+        let take = if tool.is_called_result() {
+            quote!((&&&&#private::returns::probe(&#returned)).failure().take(#name, #returned)?)
+        } else {
+            quote! {
+                #private::returns::infallible(
+                    (&&&&#private::returns::probe(&#returned)).failure(), #returned,
+                )?
             }
-        });
-        let convert = quote_spanned! {place=>
-            (&&&&#private::returns::probe(&#returned)).failure().take(#name, #returned)
         };
-        calls.extend(quote! {
+        let convert = at(
+            place,
+            quote! {
+                let #value = #take;
+                #private::returns::still((&&&&#private::returns::probe(&#value)).value());
+                ::core::result::Result::Ok(#value)
+            },
+        );
+        parts.calls.extend(quote! {
             #(#conditions)*
             #[automatically_derived]
             #[allow(deprecated, unused_variables)]
-            impl #impl_generics #private::ToolCall<#self_ty> for #arguments #where_clause {
+            impl #impl_generics #private::ToolCall<#self_ty> for #ty #where_clause {
                 type Output = #output;
                 const NAME: &'static ::core::primitive::str = #name;
                 async fn call(
                     self,
                     #flow: &#self_ty,
                     #cx: &#private::ToolCx,
-                ) -> ::core::result::Result<#output, #private::ToolError> {
+                ) -> ::core::result::Result<Self::Output, #private::ToolError> {
                     use #private::returns::{
                         FailureA as _, FailureB as _, FailureC as _, FailureD as _,
+                        ValueA as _, ValueB as _, ValueC as _, ValueD as _,
                     };
-                    let #ident { #(#fields: #names),* } = self;
+                    let #ident { #(#fields: #locals),* } = self;
                     let #returned = #call;
-                    #plain
                     #convert
                 }
             }
         });
 
-        let key = local("tool", Span::call_site());
-        let input = local("input", Span::call_site());
-        let read = match tool.arguments.as_slice() {
-            [] => quote!(#ident),
-            [lone] => {
-                let Argument { ty, field, .. } = lone;
-                let value = local("value", Span::call_site());
-                quote! {
-                    match #private::signature::read_lone::<#arguments, #ty>(#key, #input)? {
-                        #private::signature::Lone::Whole(#value) => #ident { #field: #value },
-                        #private::signature::Lone::Field(#value) => #value,
-                    }
-                }
-            }
-            _ => quote!(#private::signature::read::<#arguments>(#key, #input)?),
+        let work = quote! {
+            #private::returns::answer(self, #cx, #ident { #(#fields: #locals),* }).await
         };
-        arms.extend(quote! {
-            #(#conditions)*
-            #name => #private::returns::answer(self, #cx, #read).await,
-        });
+        parts.dispatch(tool, head, private, &work);
     }
-    let cx = local("cx", Span::call_site());
-    let input = local("input", Span::call_site());
-    let key = local("tool", Span::call_site());
+    let Parts { structs, calls, definitions, arms } = parts;
+    let prelude = prelude(tools);
     quote! {
         #structs
 
         const _: () = {
+            #prelude
             #calls
 
             #[automatically_derived]
@@ -491,9 +554,9 @@ fn flow_tools(head: &Head, tools: &[Tool], krate: &TokenStream) -> TokenStream {
                 ) -> ::core::result::Result<#private::ToolOutput, #private::ToolError> {
                     match #key {
                         #arms
-                        _ => ::core::result::Result::Err(#private::signature::unknown(
-                            #key, &<Self as #private::FlowTools>::definitions(),
-                        )),
+                        _ => ::core::result::Result::Err(
+                            #private::signature::unknown(#key, &Self::definitions()),
+                        ),
                     }
                 }
             }
@@ -501,22 +564,11 @@ fn flow_tools(head: &Head, tools: &[Tool], krate: &TokenStream) -> TokenStream {
     }
 }
 
-/// The type that a call of a flow's tool gives.
-fn output(tool: &Tool, private: &TokenStream) -> TokenStream {
-    let Some(ty) = &tool.output else { return quote!(()) };
-    let value = if tool.is_called_result() {
-        quote_spanned!(ty.span()=> <#ty as #private::returns::Fallible>::Value)
-    } else {
-        ty.to_token_stream()
-    };
-    quote_spanned!(ty.span()=> <#value as #private::returns::FlowReturned>::Value)
-}
-
 /// Says at the type of the block when its tools are not registered.
-fn registered(head: &Head, krate: &TokenStream) -> TokenStream {
+fn registered(head: &Head, private: &TokenStream) -> TokenStream {
     let self_ty = &head.self_ty;
     let (impl_generics, _, where_clause) = head.generics.split_for_impl();
-    let check = quote_spanned!(self_ty.span()=> #krate::__private::registered::<#self_ty>(););
+    let check = at(self_ty.span(), quote!(#private::registered::<#self_ty>();));
     quote! {
         const _: () = {
             fn __registered #impl_generics () #where_clause { #check }

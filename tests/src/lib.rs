@@ -1,5 +1,6 @@
 //! What the integration tests share.
 
+pub mod failing_store;
 pub mod model_server;
 pub mod mongo_server;
 pub mod recording_store;

@@ -36,6 +36,10 @@ pub struct Route {
     pub fresh: Option<&'static str>,
     /// Whether `on_error` goes to `C`.
     pub recover: bool,
+    /// Whether a session that has ended starts anew with the next turn.
+    pub again: bool,
+    /// How much of the conversation stays in the document.
+    pub memory: MemoryPolicy,
     /// A file to which each run of a step is appended, for tests that kill the process.
     pub journal: Option<PathBuf>,
 }
@@ -58,6 +62,10 @@ impl Flow for Route {
         Ok(())
     }
 
+    fn config_memory(&self) -> MemoryPolicy {
+        self.memory
+    }
+
     fn define_steps(&self, steps: Steps<Self>) -> Steps<Self> {
         self.log.push("define_steps");
         steps
@@ -75,6 +83,7 @@ impl Flow for Route {
         self.log.push("on_restore_session_doc");
         Ok(match self.fresh {
             Some(reason) => Restore::fresh(reason),
+            None if self.again && doc.ended.is_some() => Restore::fresh("it had ended"),
             None => Restore::keep(doc),
         })
     }
@@ -195,6 +204,9 @@ macro_rules! step {
 
             async fn on_restore(&mut self, cx: &mut StepCx<'_, Route>) -> Result<()> {
                 cx.flow.log.push(concat!(stringify!($name), ".on_restore"));
+                if cx.message() == Some("fail restore") {
+                    return Err(StepError::new("on_restore fails as told"));
+                }
                 Ok(())
             }
 

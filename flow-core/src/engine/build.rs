@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::queue::Queue;
-use super::{Core, Durability, Engine, LEASE, Limits, TurnOutcome, TurnRequest, turn};
+use super::{Core, Durability, Engine, LEASE, Limits, TurnOutcome, TurnRequest, restore, turn};
 use crate::error::{BuildError, Error, IdError, SessionError};
 use crate::flow::{Flow, FlowMeta, Graph, Steps, digest};
 use crate::id::check_name;
@@ -207,11 +207,11 @@ impl<F: Flow> Registered for FlowSlot<F> {
     }
 
     fn migrate(&self, doc: &SessionDoc) -> Result<Option<SessionDoc>, SessionError> {
-        turn::migrate(self, &self.checked, doc)
+        restore::migrate(self, &self.checked, doc)
     }
 
     fn check_step(&self, doc: &SessionDoc) -> Result<(), SessionError> {
-        turn::find_step(&self.checked, doc).map(drop)
+        restore::find_step(&self.checked, doc).map(drop)
     }
 
     fn graph(&self) -> Graph {
@@ -239,6 +239,8 @@ pub(super) fn check_steps<F: Flow>(flow: &F, steps: &Steps<F>) -> Result<(), Bui
     if steps.is_empty() {
         return Err(BuildError::NoSteps { flow: id() });
     }
+    let shared = flow.define_tools(F::tools());
+    check_tools::<F>("the flow itself", &shared, &[])?;
     let mut owners: HashMap<&str, usize> = HashMap::new();
     for (place, entry) in steps.iter().enumerate() {
         let info = entry.info();
@@ -281,9 +283,9 @@ pub(super) fn check_steps<F: Flow>(flow: &F, steps: &Steps<F>) -> Result<(), Bui
                 });
             }
         }
-        check_tools::<F>(&format!("step `{}`", info.name), info.tools())?;
+        // A model at this step sees the tools of the flow too.
+        check_tools::<F>(&format!("step `{}`", info.name), &info.tools(), &shared)?;
     }
-    check_tools::<F>("the flow itself", flow.define_tools(F::tools()))?;
     if let Some(start) = flow.initial_step()
         && steps.position(&start).is_none()
     {
@@ -296,24 +298,29 @@ pub(super) fn check_steps<F: Flow>(flow: &F, steps: &Steps<F>) -> Result<(), Bui
     Ok(())
 }
 
-fn check_tools<F: FlowMeta>(place: &str, tools: Vec<ToolDefinition>) -> Result<(), BuildError> {
+fn check_tools<F: FlowMeta>(
+    place: &str,
+    tools: &[ToolDefinition],
+    shared: &[ToolDefinition],
+) -> Result<(), BuildError> {
     let flow = || F::ID.to_owned();
-    let mut names = std::collections::HashSet::new();
+    let mut names: HashSet<&str> = shared.iter().map(|tool| tool.name.as_str()).collect();
     for tool in tools {
+        let name = || tool.name.clone();
         let extracts = tool.name.starts_with("submit_") && tool.name.ends_with("_data");
         if extracts || RESERVED_TOOLS.contains(&tool.name.as_str()) {
             let reason = "the framework offers a tool of this name to models".to_owned();
-            return Err(BuildError::ToolName { flow: flow(), tool: tool.name, reason });
+            return Err(BuildError::ToolName { flow: flow(), tool: name(), reason });
         }
         if tool.parameters.get("type").and_then(|kind| kind.as_str()) != Some("object") {
             let reason = "providers take objects only".to_owned();
-            return Err(BuildError::ToolSchema { flow: flow(), tool: tool.name, reason });
+            return Err(BuildError::ToolSchema { flow: flow(), tool: name(), reason });
         }
-        if !names.insert(tool.name.clone()) {
+        if !names.insert(&tool.name) {
             return Err(BuildError::DuplicateTool {
                 flow: flow(),
                 place: place.to_owned(),
-                tool: tool.name,
+                tool: name(),
             });
         }
     }

@@ -54,7 +54,6 @@ impl<F: Flow> Run<F> {
         &mut self,
         outcome: &Outcome,
         replies: &[String],
-        turn_id: Option<String>,
         now: Timestamp,
         ttl: Option<Duration>,
     ) -> Result<(), Error> {
@@ -76,7 +75,7 @@ impl<F: Flow> Run<F> {
         delta.status = (doc.status != status).then_some(status);
         delta.waiting = (doc.waiting != waiting).then_some(waiting);
         delta.ended = (doc.ended != ended).then_some(ended);
-        if let Some(id) = turn_id {
+        if let Some(id) = self.turn_id.clone() {
             let revision = doc.revision + 1;
             let record = TurnRecord {
                 id,
@@ -119,14 +118,19 @@ impl<F: Flow> Run<F> {
         }
         let name = &self.steps.at(self.cursor).info().name;
         delta.current_step = (doc.current_step != **name).then(|| name.to_string());
+        let under_way = self.pause.is_none();
         let visit = Visit {
             number: self.visit.number,
             entered: self.visit.entered,
             from: self.visit.from.clone(),
             input: self.visit.input.to_json().map_err(|e| unwritable(doc, "visit.input", &e))?,
             asked: self.scope.asked,
+            calls: self.scope.ordinal,
+            message: self.scope.message.clone().filter(|_| under_way),
+            turn: self.turn_id.clone().filter(|_| under_way),
         };
-        if !doc.effects.is_empty() && visit.number != doc.visit.number {
+        let calls = |visit: &Visit| (visit.number, visit.calls);
+        if !doc.effects.is_empty() && calls(&visit) != calls(&doc.visit) {
             delta.effects = Some(BTreeMap::new());
         }
         delta.visit = (doc.visit != visit).then_some(visit);

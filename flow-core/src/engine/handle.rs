@@ -9,10 +9,11 @@ use futures_core::Stream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::build::Registered;
 use super::{Core, TurnOutcome, TurnRequest};
-use crate::error::{Error, TurnError};
+use crate::error::{Error, TurnError, panic_message};
 use crate::event::Event;
 use crate::id::SessionId;
 use crate::step::EventSink;
@@ -52,10 +53,8 @@ impl TurnHandle {
         let cancel = CancellationToken::new();
         let session = request.session.clone();
         let token = cancel.clone();
-        let task =
-            tokio::spawn(
-                async move { flow?.run(core, request, EventSink(Some(sender)), token).await },
-            );
+        let turn = async move { flow?.run(core, request, EventSink(Some(sender)), token).await };
+        let task = tokio::spawn(turn.in_current_span());
         Self { session, events, task, cancel }
     }
 
@@ -114,14 +113,7 @@ pub(super) async fn catch_panic<T>(future: impl Future<Output = T>) -> Result<T,
     std::future::poll_fn(move |cx| {
         match std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
             Ok(poll) => poll.map(Ok),
-            Err(payload) => {
-                let message = payload
-                    .downcast_ref::<&str>()
-                    .map(|text| (*text).to_owned())
-                    .or_else(|| payload.downcast_ref::<String>().cloned())
-                    .unwrap_or_else(|| "a value that is not text".to_owned());
-                Poll::Ready(Err(message))
-            }
+            Err(payload) => Poll::Ready(Err(panic_message(&*payload))),
         }
     })
     .await

@@ -3,7 +3,6 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::build::Registered;
-use super::handle::catch_panic;
 use super::{Core, Engine};
 use crate::error::{Error, SessionError, StoreError};
 use crate::flow::Flow;
@@ -154,7 +153,7 @@ async fn migrate_one(
 ) -> Result<Option<MigrateEvent>, Error> {
     if dry_run {
         let Some(doc) = core.store.load(id).await? else { return Ok(None) };
-        let migrated = try_migrate(flow, &doc).await?;
+        let migrated = try_migrate(flow, &doc)?;
         return Ok(migrated.map(|migrated| describe(&doc, &migrated)));
     }
     let request = OpenRequest {
@@ -167,7 +166,7 @@ async fn migrate_one(
     let opened = core.store.open(&request).await?;
     let migrated = match &opened.doc {
         Some(doc) => {
-            let migrated = try_migrate(flow, doc).await;
+            let migrated = try_migrate(flow, doc);
             migrated.map(|migrated| migrated.map(|new| (doc.clone(), new)))
         }
         None => Ok(None),
@@ -188,18 +187,17 @@ async fn migrate_one(
         }
         other => {
             core.store.release(id, &opened.grant).await?;
-            other.map(|_| None)
+            Ok(other.map(|_| None)?)
         }
     }
 }
 
 /// Migrates a document, and checks that its next turn will find the step it stands at.
-async fn try_migrate(flow: &dyn Registered, doc: &SessionDoc) -> Result<Option<SessionDoc>, Error> {
-    let migrated = catch_panic(async { flow.migrate(doc) }).await.map_err(|message| {
-        let reason = format!("a migration panicked: {message}");
-        let (session, from, to) = (doc.id.to_string(), doc.version, flow.version());
-        SessionError::Migration { session, from, to, reason }
-    })??;
+fn try_migrate(
+    flow: &dyn Registered,
+    doc: &SessionDoc,
+) -> Result<Option<SessionDoc>, SessionError> {
+    let migrated = flow.migrate(doc)?;
     if let Some(migrated) = &migrated {
         flow.check_step(migrated)?;
     }

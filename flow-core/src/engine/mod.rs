@@ -8,9 +8,11 @@
 mod build;
 mod commit;
 mod handle;
+mod lease;
 mod migrate;
 mod queue;
 mod request;
+mod restore;
 mod run;
 mod session;
 mod turn;

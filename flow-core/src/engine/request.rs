@@ -29,7 +29,7 @@ pub struct TurnRequest {
 
 impl TurnRequest {
     /// A turn without a message: it begins a conversation, or goes on with one that was
-    /// interrupted.
+    /// interrupted, with what the user said then and no step has read.
     pub fn new(session: SessionId) -> Self {
         Self {
             session,
@@ -50,6 +50,10 @@ impl TurnRequest {
 
     /// An id that makes the turn idempotent: when a turn with this id has completed, its
     /// recorded outcome is returned and nothing runs. The session's latest 32 are kept.
+    ///
+    /// When a turn with this id was interrupted or failed after a crossing, it goes on from
+    /// there: its message is neither recorded nor read a second time, and the outcome holds
+    /// the replies since then.
     #[must_use]
     pub fn turn_id(mut self, id: impl Into<String>) -> Self {
         self.turn_id = Some(id.into());

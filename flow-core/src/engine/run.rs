@@ -17,7 +17,7 @@ use crate::ledger::Ledger;
 use crate::message::{Message, Role};
 use crate::outcome::Outcome;
 use crate::session::{MAIN_MEMORY, PathEntry, Question, Waiting};
-use crate::step::{ActionCx, Arrival, DynStep, Effect, Scope, StepCx, read};
+use crate::step::{ActionCx, Arrival, DynStep, Effect, Scope, StepCx, arrive, dispatch, read};
 use crate::transition::{Payload, Transition};
 
 /// How many of the last steps an error about a runaway turn names.
@@ -46,6 +46,10 @@ pub(super) struct Run<F: Flow> {
     crossings: u32,
     /// Whether the session begins with this turn.
     created: bool,
+    /// Whether the current step is still to be told that it was taken up again.
+    restored: bool,
+    /// The caller's id of the turn.
+    pub(super) turn_id: Option<String>,
 }
 
 /// The stay at the current step, with its payload as a value.
@@ -86,10 +90,12 @@ impl<F: Flow> Run<F> {
             replies: Vec::new(),
             crossings: 0,
             created,
+            restored: false,
+            turn_id: None,
         };
         let doc = run.ledger().doc();
         let visit = doc.visit.clone();
-        if !doc.state.is_null() || !created {
+        if !created {
             let state = doc.state.clone();
             run.state = read(state).map_err(|misfit| run.unreadable("state", misfit))?;
         }
@@ -99,18 +105,16 @@ impl<F: Flow> Run<F> {
             from: visit.from,
             input: visit.input.map_or_else(Payload::default, Payload::new::<Value>),
         };
-        if run.scope.message.is_none() {
-            let doc = run.ledger().doc();
-            run.edges = doc
-                .edges
-                .iter()
-                .filter_map(|edge| {
-                    let from = run.steps.position(&edge.from)?;
-                    Some((from, run.steps.position(&edge.to)?, edge.count))
-                })
-                .collect();
-        }
         Ok(run)
+    }
+
+    /// Counts crossings on from the last turn, since the user has said nothing new.
+    pub(super) fn keep_edges(&mut self) {
+        let edges = self.ledger().doc().edges.iter().filter_map(|edge| {
+            let from = self.steps.position(&edge.from)?;
+            Some((from, self.steps.position(&edge.to)?, edge.count))
+        });
+        self.edges = edges.collect();
     }
 
     pub(super) fn flow(&self) -> &Arc<F> {
@@ -143,17 +147,13 @@ impl<F: Flow> Run<F> {
     }
 
     /// Keeps the message of a session that waits for a person, and runs nothing.
-    pub(super) async fn park(
-        mut self,
-        reason: String,
-        turn_id: Option<String>,
-    ) -> Result<TurnOutcome, Error> {
+    pub(super) async fn park(mut self, reason: String) -> Result<TurnOutcome, Error> {
         self.pause = Some(Outcome::Escalated { reason });
-        self.close(turn_id).await
+        self.close().await
     }
 
     /// Makes the last commit, which gives the lease back.
-    pub(super) async fn close(mut self, turn_id: Option<String>) -> Result<TurnOutcome, Error> {
+    pub(super) async fn close(mut self) -> Result<TurnOutcome, Error> {
         let outcome = self.pause.clone().ok_or_else(|| TurnError::Hook {
             flow: F::ID.to_owned(),
             session: self.scope.session.to_string(),
@@ -164,7 +164,7 @@ impl<F: Flow> Run<F> {
         })?;
         let replies = std::mem::take(&mut self.replies);
         let now = self.core.clock.now();
-        self.commit_end(&outcome, &replies, turn_id, now, self.core.session_ttl).await?;
+        self.commit_end(&outcome, &replies, now, self.core.session_ttl).await?;
         let doc = self.ledger().doc();
         Ok(TurnOutcome {
             session: doc.id.clone(),
@@ -180,23 +180,22 @@ impl<F: Flow> Run<F> {
     /// Runs steps until a pause.
     async fn drive(&mut self) -> Result<(), Error> {
         self.wake(self.cursor)?;
-        if self.visit.entered && !self.created {
-            self.with_step(|step, cx| step.restore(cx)).await?;
-            self.flush_effects();
-        }
+        self.restored = self.visit.entered && !self.created;
         while self.pause.is_none() {
-            if self.crossings >= self.core.limits.crossings {
-                return Err(self.runaway());
-            }
-            self.crossings += 1;
+            let calls = self.scope.ordinal;
             let transition = match self.step_once().await {
                 Ok(transition) => transition,
-                Err(error) => self.handle_error(error).await?,
+                Err(error) => {
+                    // When it runs again, its tools get the same idempotency keys.
+                    self.scope.ordinal = calls;
+                    self.handle_error(error).await?
+                }
             };
             if let Err(error) = self.act(transition).await {
                 match error {
                     Failure::Turn(error) => return Err(error),
                     Failure::Step(error) => {
+                        self.scope.ordinal = calls;
                         let transition = self.handle_error(error).await?;
                         self.act(transition).await.map_err(|error| error.into_error(self))?;
                     }
@@ -211,15 +210,13 @@ impl<F: Flow> Run<F> {
         let name = self.scope.step.clone();
         let span = tracing::debug_span!("step", step = %name, visit = self.visit.number);
         async {
+            if std::mem::take(&mut self.restored) {
+                self.restore().await?;
+            }
             if !self.visit.entered {
                 let visit = self.visit.number;
                 self.scope.events.emit(|| Event::StepEnter { step: name, visit });
-                let arrival = Arrival {
-                    from: self.visit.from.clone(),
-                    input: std::mem::take(&mut self.visit.input),
-                    start: self.created && self.visit.from.is_none(),
-                };
-                self.call_step(|step, cx| step.arrive(arrival, cx)).await?;
+                self.arrive().await?;
                 self.visit.entered = true;
                 self.record_path();
             }
@@ -228,36 +225,46 @@ impl<F: Flow> Run<F> {
                 let cx = StepCx::new(&*flow, &mut self.state, &mut self.scope);
                 return flow.spawn_steps(&mut ActionCx::new(cx)).await;
             }
-            self.call_step(|step, cx| step.dispatch(cx)).await
+            let (step, mut cx) = self.current()?;
+            dispatch(step, &mut cx).await
         }
         .instrument(span)
         .await
     }
 
-    /// Calls the current step.
-    async fn call_step<T>(
-        &mut self,
-        call: impl for<'a> FnOnce(
-            &'a mut dyn DynStep<F>,
-            &'a mut StepCx<'_, F>,
-        ) -> Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>,
-    ) -> Result<T> {
+    /// Runs the entry hooks of the current step. When they fail, the payload is still there
+    /// for the next attempt.
+    async fn arrive(&mut self) -> Result<()> {
+        let doc = self.ledger().doc();
+        let nowhere = doc.path.is_empty() && self.changes.path.is_empty();
+        let committed = doc.visit.number == self.visit.number;
+        let spare = if committed { None } else { self.visit.input.to_json().ok().flatten() };
+        let arrival = Arrival {
+            from: self.visit.from.clone(),
+            input: std::mem::take(&mut self.visit.input),
+            start: nowhere && self.visit.from.is_none(),
+        };
+        let (step, mut cx) = self.current()?;
+        let arrived = arrive(step, arrival, &mut cx).await;
+        if arrived.is_err() {
+            let committed = committed.then(|| self.ledger().doc().visit.input.clone()).flatten();
+            let input = committed.or(spare);
+            self.visit.input = input.map_or_else(Payload::default, Payload::new::<Value>);
+        }
+        arrived
+    }
+
+    /// The current step, and what it works with.
+    fn current(&mut self) -> Result<(&mut dyn DynStep<F>, StepCx<'_, F>)> {
         let Some(step) = &mut self.live[self.cursor] else {
             return Err(StepError::terminal("the step is not loaded"));
         };
-        let mut cx = StepCx::new(&*self.flow, &mut self.state, &mut self.scope);
-        call(&mut **step, &mut cx).await
+        Ok((&mut **step, StepCx::new(&*self.flow, &mut self.state, &mut self.scope)))
     }
 
-    /// Calls the current step outside of the error handling of the loop.
-    async fn with_step<T>(
-        &mut self,
-        call: impl for<'a> FnOnce(
-            &'a mut dyn DynStep<F>,
-            &'a mut StepCx<'_, F>,
-        ) -> Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>,
-    ) -> Result<T, Error> {
-        self.call_step(call).await.map_err(|error| self.step_error(error))
+    async fn restore(&mut self) -> Result<()> {
+        let (step, mut cx) = self.current()?;
+        step.restore(&mut cx).await
     }
 
     /// Does what a transition says.
@@ -289,6 +296,10 @@ impl<F: Flow> Run<F> {
                     to: step.to_string(),
                     known: self.steps.names(),
                 })?;
+                if self.crossings >= self.core.limits.crossings {
+                    return Err(Failure::Turn(self.runaway()));
+                }
+                self.crossings += 1;
                 self.count_edge(to)?;
                 self.leave().await?;
                 let target = self.steps.at(to).info().name.clone();
@@ -319,7 +330,8 @@ impl<F: Flow> Run<F> {
 
     /// Leaves the current step.
     async fn leave(&mut self) -> Result<(), Failure> {
-        self.call_step(|step, cx| step.exit(cx)).await.map_err(Failure::Step)?;
+        let (step, mut cx) = self.current().map_err(Failure::Step)?;
+        step.exit(&mut cx).await.map_err(Failure::Step)?;
         self.flush_effects();
         let step = self.scope.step.clone();
         self.scope.events.emit(|| Event::StepExit { step });
@@ -364,7 +376,7 @@ impl<F: Flow> Run<F> {
     /// Lets the flow turn the error of a step into a transition.
     async fn handle_error(&mut self, error: StepError) -> Result<Transition, Error> {
         // A failed commit is not the step's failure: no transition can be committed either.
-        if matches!(error.downcast_ref::<Error>(), Some(Error::Store(_) | Error::Session(_))) {
+        if self.scope.unrecorded {
             return Err(self.step_error(error));
         }
         self.scope.effects.clear();
@@ -387,9 +399,12 @@ impl<F: Flow> Run<F> {
     }
 
     fn step_error(&self, error: StepError) -> Error {
-        // What the engine itself has found keeps its type.
+        // What the engine itself has found keeps its type. The same types may come from
+        // stores and engines that the step uses on its own.
+        let unrecorded = self.scope.unrecorded;
         match error.into_source::<Error>() {
-            Ok(error @ (Error::Store(_) | Error::Session(_) | Error::Turn(_))) => error,
+            Ok(error @ (Error::Store(_) | Error::Session(_))) if unrecorded => error,
+            Ok(error @ Error::Turn(TurnError::NoModel { .. })) => error,
             Ok(other) => self.failed_step(other.into()),
             Err(error) => self.failed_step(error),
         }

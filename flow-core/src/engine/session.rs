@@ -5,7 +5,7 @@ use super::Core;
 use crate::error::{Error, SessionError, StoreError};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
-use crate::session::{Delta, SessionDoc, Waiting};
+use crate::session::{Delta, SessionDoc, Visit, Waiting};
 use crate::store::{OpenRequest, SessionStore, Transcript};
 
 /// How many sessions one call of the store frees.
@@ -71,8 +71,11 @@ impl SessionHandle {
         let opened = self.core.store.open(&request).await?;
         let released = match opened.doc {
             Some(doc) if matches!(doc.waiting, Some(Waiting::Escalation { .. })) => {
+                // A form that has asked enough asks afresh.
+                let visit = Visit { asked: 0, ..doc.visit.clone() };
                 let mut ledger = Ledger::new(self.core.store.clone(), opened.grant.clone(), doc);
                 let delta = Delta {
+                    visit: Some(visit),
                     waiting: Some(Some(Waiting::Message { question: None })),
                     updated_at: Some(self.core.clock.now()),
                     ..Delta::default()

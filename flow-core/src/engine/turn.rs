@@ -1,17 +1,17 @@
 //! One turn from open to close.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::build::{FlowSlot, check_steps};
 use super::handle::catch_panic;
+use super::lease::Held;
+use super::restore::{find_step, keep, migrate, new_doc, supersede};
 use super::run::Run;
 use super::{Core, Durability, TurnOutcome, TurnRequest};
 use crate::error::{Error, IdError, SessionError, StepError, StoreError, TurnError};
@@ -21,13 +21,9 @@ use crate::id::{MAX_ID_BYTES, SessionId};
 use crate::ledger::Ledger;
 use crate::message::Role;
 use crate::outcome::Outcome;
-use crate::session::{
-    ArchiveMark, Delta, ErrorRecord, FORMAT, FlowRef, Lease, RawDoc, SessionDoc, Status, Visit,
-    Waiting,
-};
+use crate::session::{Delta, ErrorRecord, SessionDoc, Waiting};
 use crate::step::{EventSink, Scope};
-use crate::store::{Grant, OpenRequest, SessionStore};
-use crate::time::Timestamp;
+use crate::store::{Grant, OpenRequest, Opened};
 
 /// Runs a turn, tells its events, and gives the session back whatever happens.
 pub(super) async fn run<F: Flow>(
@@ -66,7 +62,7 @@ pub(super) async fn run<F: Flow>(
     .await
 }
 
-fn cancelled(session: &SessionId) -> Error {
+pub(super) fn cancelled(session: &SessionId) -> Error {
     TurnError::Cancelled { session: session.to_string() }.into()
 }
 
@@ -80,58 +76,45 @@ async fn take_turn<F: Flow>(
 ) -> Result<TurnOutcome, Error> {
     check_request(core, &request)?;
     let session = request.session.clone();
-    let _place = tokio::select! {
+    let place = tokio::select! {
         biased;
         () = cancel.cancelled() => return Err(cancelled(&session)),
         place = core.queue.enter(&session) => place,
     };
 
-    let mut flow = slot.flow.clone();
-    let mut context = request.context.clone();
-    let mut init = InitCx {
-        session: &session,
-        turn: &turn,
-        message: request.message.as_deref(),
-        context: &mut context,
-    };
-    let hook = |hook, error| {
-        Error::from(TurnError::Hook {
-            flow: F::ID.to_owned(),
-            session: session.to_string(),
-            hook,
-            error,
-        })
-    };
-    let initialised = tokio::select! {
+    let prepared = tokio::select! {
         biased;
         () = cancel.cancelled() => return Err(cancelled(&session)),
-        result = catch_panic(flow.init(&mut init)) => result,
+        prepared = catch_panic(prepare(slot, request, turn)) => prepared,
     };
-    initialised
-        .map_err(|message| panicked::<F>(&session, message))?
-        .map_err(|error| hook("init", error))?;
-    let steps = flow.define_steps(slot.declared.clone());
-    let (steps, digest) = if steps.is_same(&slot.checked) {
-        (steps, slot.digest.clone())
-    } else {
-        check_steps(&flow, &steps)?;
-        let digest = digest(&steps).into();
-        (steps, digest)
-    };
+    let mut prepared = prepared.map_err(|message| panicked::<F>(&session, message))??;
 
-    let open = OpenRequest {
-        id: &session,
-        flow: F::ID,
-        version: F::VERSION,
-        holder: &core.holder,
-        ttl: core.lease,
+    let mut opening = Box::pin(open::<F>(core.clone(), session.clone()));
+    let opened = tokio::select! {
+        biased;
+        () = cancel.cancelled() => {
+            // The lease may be granted all the same, so it is given back before the next turn.
+            let store = core.store.clone();
+            let id = session.clone();
+            let give_back = async move {
+                if let Ok(opened) = opening.await {
+                    let _ = store.release(&id, &opened.grant).await;
+                }
+            };
+            let give_back = tokio::time::timeout(patience(core), give_back);
+            tokio::spawn(async move {
+                let _ = give_back.await;
+                drop(place);
+            });
+            return Err(cancelled(&session));
+        }
+        opened = &mut opening => opened?,
     };
-    let span = tracing::debug_span!("open", session = %session);
-    let opened = core.store.open(&open).instrument(span).await?;
-    let held = Held::new(core, &session, opened.grant.clone());
-    events.emit(|| Event::TurnStart { session: session.as_str().into(), turn: turn.clone() });
+    let mut held = Held::new(core, &session, opened.grant.clone());
+    let turn = prepared.turn.clone();
+    events.emit(|| Event::TurnStart { session: session.as_str().into(), turn });
 
-    if let Some(id) = &request.turn_id
+    if let Some(id) = &prepared.request.turn_id
         && let Some(doc) = &opened.doc
         && let Some(record) = doc.turns.iter().find(|record| record.id == *id)
     {
@@ -144,17 +127,16 @@ async fn take_turn<F: Flow>(
             outcome: record.outcome.clone(),
             repeated: true,
         };
-        held.give_back().await?;
+        let _ = tokio::time::timeout(patience(core), held.give_back()).await;
         return Ok(outcome);
     }
 
-    let closing = held.closing.clone();
-    let prepared = Prepared { slot, flow, steps, digest, context, turn, request, closing };
+    prepared.closing = held.closing.clone();
     let work = catch_panic(work(core, prepared, opened.doc, &opened.grant, events));
     let result = tokio::select! {
         biased;
         () = cancel.cancelled() => Err(cancelled(&session)),
-        () = held.lost() => Err(lost(core, &session, &opened.grant).await),
+        error = held.lost() => Err(error.into()),
         result = work => result.unwrap_or_else(|message| Err(panicked::<F>(&session, message))),
     };
     match result {
@@ -163,19 +145,20 @@ async fn take_turn<F: Flow>(
             Ok(outcome)
         }
         Err(error) => {
-            held.record(&error).await;
+            let _ = tokio::time::timeout(patience(core), held.record(&error)).await;
             Err(error)
         }
     }
 }
 
-fn panicked<F: Flow>(session: &SessionId, message: String) -> Error {
-    TurnError::Panicked { flow: F::ID.to_owned(), session: session.to_string(), message }.into()
+/// How long a turn that is over waits for the store: once its lease has run out, there is
+/// nothing to give back any more.
+fn patience(core: &Core) -> Duration {
+    core.lease.max(Duration::from_secs(1))
 }
 
-async fn lost(core: &Core, session: &SessionId, grant: &Grant) -> Error {
-    let current = core.store.load(session).await.ok().flatten().map_or(0, |doc| doc.lease.token);
-    StoreError::LeaseLost { session: session.clone(), token: grant.token, current }.into()
+fn panicked<F: Flow>(session: &SessionId, message: String) -> Error {
+    TurnError::Panicked { flow: F::ID.to_owned(), session: session.to_string(), message }.into()
 }
 
 fn check_request(core: &Core, request: &TurnRequest) -> Result<(), Error> {
@@ -206,6 +189,49 @@ struct Prepared<F: Flow> {
     closing: Arc<AtomicBool>,
 }
 
+async fn open<F: Flow>(core: Arc<Core>, session: SessionId) -> Result<Opened, StoreError> {
+    let request = OpenRequest {
+        id: &session,
+        flow: F::ID,
+        version: F::VERSION,
+        holder: &core.holder,
+        ttl: core.lease,
+    };
+    let span = tracing::debug_span!("open", session = %session);
+    core.store.open(&request).instrument(span).await
+}
+
+/// Makes the flow ready for the turn, before its session is known.
+async fn prepare<F: Flow>(
+    slot: Arc<FlowSlot<F>>,
+    request: TurnRequest,
+    turn: Arc<str>,
+) -> Result<Prepared<F>, Error> {
+    let mut flow = slot.flow.clone();
+    let mut context = request.context.clone();
+    let mut init = InitCx {
+        session: &request.session,
+        turn: &turn,
+        message: request.message.as_deref(),
+        context: &mut context,
+    };
+    flow.init(&mut init).await.map_err(|error| TurnError::Hook {
+        flow: F::ID.to_owned(),
+        session: request.session.to_string(),
+        hook: "init",
+        error,
+    })?;
+    let steps = flow.define_steps(slot.declared.clone());
+    let (steps, digest) = if steps.is_same(&slot.checked) {
+        (slot.checked.clone(), slot.digest.clone())
+    } else {
+        check_steps(&flow, &steps)?;
+        let digest = digest(&steps).into();
+        (steps, digest)
+    };
+    Ok(Prepared { slot, flow, steps, digest, context, turn, request, closing: Arc::default() })
+}
+
 /// The turn from the opened document to the last commit.
 async fn work<F: Flow>(
     core: &Arc<Core>,
@@ -231,7 +257,7 @@ async fn work<F: Flow>(
 
     let mut created = doc.is_none();
     let mut ledger = match doc {
-        None => Ledger::new(core.store.clone(), grant.clone(), begin(0)),
+        None => Ledger::new(core.store.clone(), grant.clone(), begin(0)?),
         Some(doc) => {
             let version = doc.version;
             let stored = migrate::<F>(&slot, &steps, &doc)?;
@@ -256,7 +282,8 @@ async fn work<F: Flow>(
                 Restore::Keep(doc) => keep(&mut ledger, *doc),
                 Restore::Fresh { reason } => {
                     created = true;
-                    let kept_as = supersede(&mut ledger, begin, now);
+                    let new = begin(ledger.doc().revision)?;
+                    let kept_as = supersede(&mut ledger, new, now);
                     events.emit(|| Event::SessionSuperseded { reason, kept_as });
                 }
             }
@@ -290,14 +317,22 @@ async fn work<F: Flow>(
         Some(Waiting::Message { question: Some(question) }) => question.fields.clone(),
         _ => Vec::new(),
     };
+    // A turn that is sent again goes on from its last crossing: what the user said is in the
+    // history already, and steps that have read it do not read it again.
+    let resumed = request.turn_id.is_some() && doc.visit.turn == request.turn_id;
+    let unread = doc.visit.message.clone();
+    let said = request.message.filter(|_| !resumed);
+    let goes_on = said.is_none();
+    let message = said.clone().or(unread);
     let scope = Scope {
         session,
         turn,
         step: name,
         visit: doc.visit.number,
-        ordinal: 0,
-        message: request.message.clone(),
-        last_message: request.message.clone(),
+        ordinal: doc.visit.calls,
+        unrecorded: false,
+        last_message: message.clone(),
+        message,
         asked_fields,
         asked: doc.visit.asked,
         effects: Vec::new(),
@@ -309,300 +344,25 @@ async fn work<F: Flow>(
         ledger: Some(ledger),
     };
     let mut run = Run::new(core.clone(), flow, steps, digest, cursor, scope, created)?;
-    if let Some(message) = request.message {
+    run.turn_id = request.turn_id;
+    if goes_on {
+        run.keep_edges();
+    }
+    if let Some(message) = said {
         run.record_message(Role::User, message);
     }
     if let Some(reason) = run.escalation() {
-        return run.park(reason, request.turn_id).await;
+        return run.park(reason).await;
     }
     let flow = run.flow().clone();
     flow.run(&mut run).await.map_err(|error| match error.into_source::<Error>() {
         Ok(error) => error,
         Err(error) => hook_error::<F>(&run, "run", error),
     })?;
-    run.close(request.turn_id).await
+    run.close().await
 }
 
 fn hook_error<F: Flow>(run: &Run<F>, hook: &'static str, error: StepError) -> Error {
     TurnError::Hook { flow: F::ID.to_owned(), session: run.session().to_string(), hook, error }
         .into()
-}
-
-/// Brings a document to the flow's version and to the present names of its steps.
-/// Returns nothing when it is there already.
-pub(super) fn migrate<F: Flow>(
-    slot: &FlowSlot<F>,
-    steps: &Steps<F>,
-    doc: &SessionDoc,
-) -> Result<Option<SessionDoc>, SessionError> {
-    let migrated = slot.migrations.migrate(doc, F::ID, F::VERSION)?;
-    let current = migrated.as_ref().unwrap_or(doc);
-    let aliased = steps.iter().flat_map(|entry| {
-        entry.info().aliases.iter().map(|alias| (*alias, entry.info().name.clone()))
-    });
-    let used: Vec<_> = aliased
-        .filter(|(alias, _)| current.current_step == *alias || current.steps.contains_key(*alias))
-        .collect();
-    if used.is_empty() {
-        return Ok(migrated);
-    }
-    let failed = |reason: String| SessionError::Migration {
-        session: current.id.to_string(),
-        from: current.version,
-        to: current.version,
-        reason,
-    };
-    let value = serde_json::to_value(current).map_err(|error| failed(error.to_string()))?;
-    let mut raw = RawDoc::new(value);
-    for (alias, name) in used {
-        raw.rename_step(alias, &name).map_err(|error| failed(error.to_string()))?;
-    }
-    SessionDoc::read(raw.into_value()).map(Some).map_err(|error| failed(error.to_string()))
-}
-
-/// The place of the step at which a document stands.
-pub(super) fn find_step<F: Flow>(
-    steps: &Steps<F>,
-    doc: &SessionDoc,
-) -> Result<usize, SessionError> {
-    steps.position(&doc.current_step).ok_or_else(|| SessionError::UnknownStep {
-        session: doc.id.to_string(),
-        flow: F::ID.to_owned(),
-        version: doc.version,
-        step: doc.current_step.clone(),
-        known: steps.names(),
-    })
-}
-
-/// Takes over what the hook may change, and nothing else.
-fn keep(ledger: &mut Ledger, kept: SessionDoc) {
-    let stored = ledger.doc();
-    let doc = SessionDoc {
-        id: stored.id.clone(),
-        flow: stored.flow.clone(),
-        format: stored.format,
-        version: stored.version,
-        revision: stored.revision,
-        archive: stored.archive.clone(),
-        next_message: stored.next_message,
-        superseded: stored.superseded,
-        lease: stored.lease.clone(),
-        created_at: stored.created_at,
-        ..kept
-    };
-    if doc != *stored {
-        ledger.replace(doc);
-    }
-}
-
-/// Puts the stored document aside and begins a new one in its place. Returns where the old
-/// one is kept.
-fn supersede(ledger: &mut Ledger, begin: impl FnOnce(u64) -> SessionDoc, now: Timestamp) -> String {
-    let old = ledger.doc().clone();
-    let count = old.superseded + 1;
-    let new = SessionDoc {
-        superseded: count,
-        // Visits go on being counted, since idempotency keys are made of them.
-        visit: Visit { number: old.visit.number + 1, ..Visit::default() },
-        next_message: old.next_message,
-        archive: ArchiveMark { from: old.archive.next, next: old.archive.next },
-        lease: old.lease.clone(),
-        ..begin(old.revision)
-    };
-    let closed = SessionDoc {
-        id: old.id.superseded(count),
-        status: Status::Superseded,
-        updated_at: now,
-        lease: Lease::default(),
-        ..old
-    };
-    let kept_as = closed.id.to_string();
-    ledger.supersede(closed, new);
-    kept_as
-}
-
-fn new_doc<F: Flow>(
-    request: &TurnRequest,
-    digest: &str,
-    start: &str,
-    revision: u64,
-    now: Timestamp,
-) -> SessionDoc {
-    SessionDoc {
-        id: request.session.clone(),
-        flow: FlowRef { id: F::ID.to_owned(), digest: digest.to_owned() },
-        format: FORMAT,
-        version: F::VERSION,
-        revision,
-        status: Status::Running,
-        current_step: start.to_owned(),
-        visit: Visit { number: 1, ..Visit::default() },
-        state: Value::Null,
-        steps: BTreeMap::new(),
-        memory: BTreeMap::new(),
-        context: Map::new(),
-        path: Vec::new(),
-        turns: Vec::new(),
-        edges: Vec::new(),
-        effects: BTreeMap::new(),
-        waiting: None,
-        ended: None,
-        error: None,
-        next_message: 0,
-        archive: ArchiveMark::default(),
-        superseded: 0,
-        owner: request.owner.clone(),
-        labels: request.labels.clone(),
-        lease: Lease::default(),
-        created_at: now,
-        updated_at: now,
-        expires_at: None,
-    }
-}
-
-/// A lease while a turn runs: it is renewed in the background, and given back even when the
-/// turn is dropped in the middle.
-struct Held {
-    store: Arc<dyn SessionStore>,
-    session: SessionId,
-    grant: Option<Grant>,
-    now: Timestamp,
-    lost: CancellationToken,
-    closing: Arc<AtomicBool>,
-    renewal: JoinHandle<()>,
-}
-
-impl Held {
-    fn new(core: &Core, session: &SessionId, grant: Grant) -> Self {
-        let lost = CancellationToken::new();
-        let renewal =
-            renew(core.store.clone(), session.clone(), grant.clone(), core.lease, lost.clone());
-        Self {
-            store: core.store.clone(),
-            session: session.clone(),
-            grant: Some(grant),
-            now: core.clock.now(),
-            lost,
-            closing: Arc::default(),
-            renewal: tokio::spawn(renewal),
-        }
-    }
-
-    /// Waits until the lease is lost. Once the last commit is on its way, its own result
-    /// says so, and a renewal that comes after it is late, not lost.
-    async fn lost(&self) {
-        self.lost.cancelled().await;
-        if self.closing.load(Ordering::Relaxed) {
-            std::future::pending::<()>().await;
-        }
-    }
-
-    /// The last commit has given the lease back.
-    fn forget(mut self) {
-        self.grant = None;
-    }
-
-    /// Gives the lease back without a change.
-    async fn give_back(mut self) -> Result<(), Error> {
-        if let Some(grant) = self.grant.take() {
-            self.store.release(&self.session, &grant).await?;
-        }
-        Ok(())
-    }
-
-    /// Records an error in the document as it was last committed, and gives the lease back.
-    async fn record(mut self, error: &Error) {
-        if let Some(grant) = self.grant.take() {
-            record_failure(&*self.store, &self.session, grant, error, self.now).await;
-        }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.renewal.abort();
-        if let Some(grant) = self.grant.take()
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            let store = self.store.clone();
-            let session = self.session.clone();
-            let now = self.now;
-            runtime.spawn(async move {
-                record_failure(&*store, &session, grant, &cancelled(&session), now).await;
-            });
-        }
-    }
-}
-
-/// Renews a lease after each third of its time, until it is lost.
-async fn renew(
-    store: Arc<dyn SessionStore>,
-    session: SessionId,
-    grant: Grant,
-    lease: Duration,
-    lost: CancellationToken,
-) {
-    loop {
-        tokio::time::sleep(lease / 3).await;
-        match store.renew(&session, &grant, lease).await {
-            Ok(_) => {}
-            Err(error @ (StoreError::LeaseLost { .. } | StoreError::NotFound { .. })) => {
-                tracing::warn!(session = %session, error = %error, "lease lost");
-                lost.cancel();
-                return;
-            }
-            // The store may come back before the lease is over; if not, the next commit fails.
-            Err(error) => tracing::warn!(session = %session, error = %error, "lease not renewed"),
-        }
-    }
-}
-
-/// Leaves the document at its last commit, with the error recorded and the lease given back.
-async fn record_failure(
-    store: &dyn SessionStore,
-    session: &SessionId,
-    grant: Grant,
-    error: &Error,
-    now: Timestamp,
-) {
-    // Documents that cannot be used as they are stay as they are. When the store is gone or
-    // the lease is lost, the lease runs out by itself.
-    let untouched = match error {
-        Error::Store(_) | Error::Build(_) => true,
-        Error::Session(error) => !matches!(
-            error,
-            SessionError::TooLarge { .. }
-                | SessionError::TooDeep { .. }
-                | SessionError::Unwritable { .. }
-        ),
-        _ => false,
-    };
-    let stored = if untouched { None } else { store.load(session).await.ok().flatten() };
-    let recorded = match stored {
-        Some(mut doc) if doc.lease.token == grant.token => {
-            let delta = Delta {
-                status: Some(Status::Failed),
-                error: Some(Some(ErrorRecord::from(error))),
-                updated_at: Some(now),
-                ..Delta::default()
-            };
-            delta.apply(&mut doc);
-            let base = doc.revision;
-            doc.revision += 1;
-            let commit = crate::store::Commit {
-                grant: &grant,
-                base,
-                doc: &doc,
-                delta: &delta,
-                archive: &[],
-                supersede: None,
-                release: true,
-            };
-            store.commit(&commit).await.is_ok()
-        }
-        _ => false,
-    };
-    if !recorded {
-        let _ = store.release(session, &grant).await;
-    }
 }

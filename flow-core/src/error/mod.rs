@@ -24,6 +24,15 @@ pub use store::StoreError;
 pub use tool::ToolError;
 pub use turn::TurnError;
 
+/// What a panic says.
+pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
+    payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a value that is not text".to_owned())
+}
+
 /// Any error of this crate.
 ///
 /// ```

@@ -95,7 +95,7 @@ impl Graph {
 
     /// The picture as a Mermaid flowchart.
     pub fn to_mermaid(&self) -> String {
-        let mut text = String::from("flowchart TD\n    start_((start))\n");
+        let mut text = String::from("flowchart TD\n    start_((\"start\"))\n");
         for node in &self.nodes {
             let (open, close) = match node.kind {
                 Kind::Reply => ("(", ")"),
@@ -103,25 +103,33 @@ impl Graph {
                 Kind::Action => ("[", "]"),
                 Kind::Decide => ("{", "}"),
             };
-            let _ = writeln!(text, "    s_{0}{open}\"{0}\"{close}", node.name);
+            let id = self.mermaid_id(&node.name);
+            let _ = writeln!(text, "    {id}{open}\"{}\"{close}", node.name);
         }
         for (name, label) in self.exits() {
-            let _ = writeln!(text, "    {name}_([{label}])");
+            let _ = writeln!(text, "    {name}_([\"{label}\"])");
         }
-        let _ = writeln!(text, "    start_ --> s_{}", self.start);
+        let _ = writeln!(text, "    start_ --> {}", self.mermaid_id(&self.start));
         for edge in &self.edges {
-            if edge.is_step {
-                let _ = writeln!(text, "    s_{} --> s_{}", edge.from, edge.to);
-            } else {
-                let _ = writeln!(text, "    s_{} --> {}_", edge.from, edge.to);
-            }
+            let from = self.mermaid_id(&edge.from);
+            let to = if edge.is_step { self.mermaid_id(&edge.to) } else { format!("{}_", edge.to) };
+            let _ = writeln!(text, "    {from} --> {to}");
         }
         text
     }
 
+    /// The id of a step: its name where Mermaid takes that, else its place.
+    fn mermaid_id(&self, name: &str) -> String {
+        if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            return format!("s_{name}");
+        }
+        let place = self.nodes.iter().position(|node| node.name == name);
+        format!("n{}", place.unwrap_or(self.nodes.len()))
+    }
+
     /// The picture in Graphviz's DOT language.
     pub fn to_dot(&self) -> String {
-        let mut text = format!("digraph {:?} {{\n    rankdir=TB;\n", self.flow);
+        let mut text = format!("digraph {} {{\n    rankdir=TB;\n", dot_id(&self.flow));
         text.push_str("    \"$start\" [shape=circle, label=\"start\"];\n");
         for node in &self.nodes {
             let shape = match node.kind {
@@ -130,15 +138,15 @@ impl Graph {
                 Kind::Action => "box",
                 Kind::Decide => "diamond",
             };
-            let _ = writeln!(text, "    {:?} [shape={shape}];", node.name);
+            let _ = writeln!(text, "    {} [shape={shape}];", dot_id(&node.name));
         }
         for (name, label) in self.exits() {
-            let _ = writeln!(text, "    \"${name}\" [shape=doublecircle, label={label:?}];");
+            let _ = writeln!(text, "    \"${name}\" [shape=doublecircle, label=\"{label}\"];");
         }
-        let _ = writeln!(text, "    \"$start\" -> {:?};", self.start);
+        let _ = writeln!(text, "    \"$start\" -> {};", dot_id(&self.start));
         for edge in &self.edges {
-            let prefix = if edge.is_step { "" } else { "$" };
-            let _ = writeln!(text, "    {:?} -> \"{prefix}{}\";", edge.from, edge.to);
+            let to = if edge.is_step { dot_id(&edge.to) } else { format!("\"${}\"", edge.to) };
+            let _ = writeln!(text, "    {} -> {to};", dot_id(&edge.from));
         }
         text.push_str("}\n");
         text
@@ -150,4 +158,9 @@ impl Graph {
             .filter(|(name, _)| self.edges.iter().any(|edge| !edge.is_step && edge.to == *name))
             .collect()
     }
+}
+
+/// A text as a quoted id, in which DOT escapes nothing but these.
+fn dot_id(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -207,6 +207,24 @@ pub struct Visit {
     /// How many questions a collect step has asked in this visit.
     #[serde(default)]
     pub asked: u32,
+    /// How many tools an action has called in those of its runs that were committed. The
+    /// calls of the next run are counted on from here, so that their idempotency keys are
+    /// new ones.
+    #[serde(default, skip_serializing_if = "none")]
+    pub calls: u32,
+    /// What the user said in the turn that led here and no step has consumed. Nothing once
+    /// that turn is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The caller's id of the turn that led here. Nothing once that turn is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<String>,
+}
+
+/// Few visits have calls to count.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn none(calls: &u32) -> bool {
+    *calls == 0
 }
 
 /// A payload may be null, which is not the same as none.
@@ -305,12 +323,15 @@ impl Question {
     }
 }
 
+/// The most bytes of the message of an [`ErrorRecord`].
+const ERROR_BYTES: usize = 4096;
+
 /// An error as it is kept in a document and told to a caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorRecord {
     /// The stable code.
     pub code: String,
-    /// What happened, where, and what to do.
+    /// What happened, where, and what to do. A long message is cut to its first 4 KiB.
     pub message: String,
     /// Whether sending the turn again may help.
     pub retryable: bool,
@@ -318,11 +339,12 @@ pub struct ErrorRecord {
 
 impl From<&crate::Error> for ErrorRecord {
     fn from(error: &crate::Error) -> Self {
-        Self {
-            code: error.code().to_owned(),
-            message: error.to_string(),
-            retryable: error.retryable(),
+        let mut message = error.to_string();
+        if message.len() > ERROR_BYTES {
+            message.truncate(message.floor_char_boundary(ERROR_BYTES));
+            message.push('…');
         }
+        Self { code: error.code().to_owned(), message, retryable: error.retryable() }
     }
 }
 

@@ -1,8 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 
 use super::{RawDoc, SessionDoc};
-use crate::error::{BuildError, Result, SessionError};
+use crate::error::{BuildError, Result, SessionError, panic_message};
 use crate::json::{MAX_DEPTH, is_deeper_than};
 
 type Migrate = Box<dyn Fn(&mut RawDoc) -> Result<()> + Send + Sync>;
@@ -124,7 +125,11 @@ impl Migrations {
 fn advance(doc: &SessionDoc, to: u32, migrate: &Migrate) -> Result<SessionDoc, SessionError> {
     let value = serde_json::to_value(doc).map_err(|e| failed(doc, to, e))?;
     let mut raw = RawDoc::new(value);
-    migrate(&mut raw).map_err(|e| failed(doc, to, e))?;
+    std::panic::catch_unwind(AssertUnwindSafe(|| migrate(&mut raw)))
+        .map_err(|payload| {
+            failed(doc, to, format!("a migration panicked: {}", panic_message(&*payload)))
+        })?
+        .map_err(|e| failed(doc, to, e))?;
     let mut value = raw.into_value();
     if let Some(fields) = value.as_object_mut() {
         fields.insert("version".into(), to.into());
@@ -323,6 +328,12 @@ mod tests {
     }
 
     #[test]
+    fn a_migration_that_panics_has_failed() {
+        let reason = reason(|_| panic!("out of reach"));
+        assert_eq!(reason, "a migration panicked: out of reach");
+    }
+
+    #[test]
     fn a_migration_that_fails_is_named_with_its_reason() {
         assert_eq!(reason(|_| Err(StepError::terminal("no such room"))), "no such room");
         assert!(reason(|doc| doc.rename_step("Old", "Browse")).contains("has both"));
@@ -421,7 +432,8 @@ mod tests {
         for (field, part) in [
             (
                 "visit",
-                json!({ "number": 3, "entered": false, "from": "Old", "input": { "a": 1 }, "asked": 2 }),
+                json!({ "number": 3, "entered": false, "from": "Old", "input": { "a": 1 }, "asked": 2,
+                    "calls": 1, "message": "two nights", "turn": "m-1" }),
             ),
             (
                 "memory",

@@ -161,7 +161,8 @@ impl RawDoc {
 
     /// Makes the session stand at a step, which it enters in the next turn with the given
     /// input; `None` for a step without one. What was asked at the step before is
-    /// forgotten, and so is which of its tool calls have begun.
+    /// forgotten, and so is which of its tool calls have begun. What the user said in an
+    /// interrupted turn and no step has read waits for the new step.
     ///
     /// # Errors
     /// When the name cannot be persisted.
@@ -171,6 +172,11 @@ impl RawDoc {
         let mut visit = json!({ "number": number, "entered": false, "asked": 0 });
         if let Some(input) = input {
             visit["input"] = input;
+        }
+        for under_way in ["message", "turn"] {
+            if let Some(part) = self.value["visit"].get(under_way) {
+                visit[under_way] = part.clone();
+            }
         }
         self.set("current_step", step.into());
         self.set("visit", visit);

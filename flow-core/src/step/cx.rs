@@ -32,8 +32,10 @@ pub(crate) struct Scope {
     pub(crate) turn: Arc<str>,
     pub(crate) step: Arc<str>,
     pub(crate) visit: u64,
-    /// How many tool calls the step has made in this visit.
+    /// How many tool calls the step has made in this visit, in earlier turns too.
     pub(crate) ordinal: u32,
+    /// Whether the commit before a tool call has failed, so that none can follow.
+    pub(crate) unrecorded: bool,
     /// What the user said and no step has consumed.
     pub(crate) message: Option<String>,
     /// What the user said in this turn.
@@ -224,10 +226,12 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
             arguments,
         });
         let mut cx = ToolCx::new(scope.session.clone(), &*scope.turn, &*scope.step, &*id);
-        if let Some(ledger) = &mut scope.ledger
-            && ledger.begin_effect(&id, T::NAME, scope.now).await?
-        {
-            cx = cx.begun_before();
+        if let Some(ledger) = &mut scope.ledger {
+            let begun = ledger.begin_effect(&id, T::NAME, scope.now).await;
+            scope.unrecorded |= begun.is_err();
+            if begun? {
+                cx = cx.begun_before();
+            }
         }
         let span = tracing::debug_span!("tool", tool = T::NAME, call = %id);
         let result = call.call(self.0.flow, &cx).instrument(span).await;

@@ -1,9 +1,10 @@
-use std::future::Future;
+use std::future::{Future, ready};
 use std::pin::Pin;
 
 use serde_json::Value;
 
 use super::extract::{ask_also, fill, missing};
+use super::registry::{Misfit, read_into};
 use super::{
     Action, ActionCx, Collect, Crossing, Decide, Effect, FlowMeta, Gate, Kind, Reply, Slot, Step,
     StepCx, kind,
@@ -48,11 +49,13 @@ pub trait StepKind<S: Step>: Sized {
         let _ = step;
     }
 
-    /// Runs the step once.
+    /// Runs the step once. A way out that it takes is put into `next`, to pass the gate;
+    /// any other transition is returned and has none.
     fn dispatch(
         step: &mut S,
         cx: &mut StepCx<'_, Self::Flow>,
-    ) -> impl Future<Output = Result<Transition>> + Send;
+        next: &mut Option<S::Next>,
+    ) -> impl Future<Output = Result<Option<Transition>>> + Send;
 
     /// The step's `on_start`.
     fn start(
@@ -94,65 +97,53 @@ pub trait StepKind<S: Step>: Sized {
     ) -> impl Future<Output = Result<Gate>> + Send;
 }
 
-/// Asks the step's gate about a way out, and makes it a transition.
-async fn leave<S: Step>(
-    step: &mut S,
-    next: S::Next,
-    cx: &mut StepCx<'_, FlowOf<S>>,
-) -> Result<Transition>
-where
-    S::Kind: StepKind<S>,
-{
-    if S::is_stay(&next) {
-        return Ok(Transition::Stay);
-    }
-    match S::Kind::verify(step, &next, cx).await? {
-        Gate::Pass => Ok(S::transition(next)),
-        Gate::Hold(reason) => {
-            // What was to be done with the transition is not done.
-            cx.scope.effects.clear();
-            cx.feedback(reason);
-            Ok(Transition::Stay)
-        }
-    }
-}
-
+// The futures of the hooks are handed on as they are: an `async fn` around each would be
+// compiled anew for every step of every flow.
 macro_rules! forward_hooks {
     ($kind:ident) => {
-        async fn start(step: &mut S, cx: &mut StepCx<'_, Self::Flow>) -> Result<()> {
-            $kind::on_start(step, cx).await
+        fn start(
+            step: &mut S,
+            cx: &mut StepCx<'_, Self::Flow>,
+        ) -> impl Future<Output = Result<()>> + Send {
+            $kind::on_start(step, cx)
         }
 
-        async fn restore(step: &mut S, cx: &mut StepCx<'_, Self::Flow>) -> Result<()> {
-            $kind::on_restore(step, cx).await
+        fn restore(
+            step: &mut S,
+            cx: &mut StepCx<'_, Self::Flow>,
+        ) -> impl Future<Output = Result<()>> + Send {
+            $kind::on_restore(step, cx)
         }
 
-        async fn enter(
+        fn enter(
             step: &mut S,
             input: S::Input,
             cx: &mut StepCx<'_, Self::Flow>,
-        ) -> Result<()> {
-            $kind::on_enter(step, input, cx).await
+        ) -> impl Future<Output = Result<()>> + Send {
+            $kind::on_enter(step, input, cx)
         }
 
-        async fn exit(step: &mut S, cx: &mut StepCx<'_, Self::Flow>) -> Result<()> {
-            $kind::on_exit(step, cx).await
+        fn exit(
+            step: &mut S,
+            cx: &mut StepCx<'_, Self::Flow>,
+        ) -> impl Future<Output = Result<()>> + Send {
+            $kind::on_exit(step, cx)
         }
 
-        async fn cross(
+        fn cross(
             step: &mut S,
             crossing: Crossing<'_>,
             cx: &mut StepCx<'_, Self::Flow>,
-        ) -> Result<Option<String>> {
-            $kind::on_crossing(step, crossing, cx).await
+        ) -> impl Future<Output = Result<Option<String>>> + Send {
+            $kind::on_crossing(step, crossing, cx)
         }
 
-        async fn verify(
+        fn verify(
             step: &mut S,
             next: &S::Next,
             cx: &mut StepCx<'_, Self::Flow>,
-        ) -> Result<Gate> {
-            $kind::verify(step, next, cx).await
+        ) -> impl Future<Output = Result<Gate>> + Send {
+            $kind::verify(step, next, cx)
         }
     };
 }
@@ -161,9 +152,13 @@ impl<S: Action> StepKind<S> for kind::Action {
     type Flow = S::Flow;
     const KIND: Kind = Kind::Action;
 
-    async fn dispatch(step: &mut S, cx: &mut StepCx<'_, S::Flow>) -> Result<Transition> {
-        let next = step.run(&mut ActionCx::new(cx.reborrow())).await?;
-        leave(step, next, cx).await
+    async fn dispatch(
+        step: &mut S,
+        cx: &mut StepCx<'_, S::Flow>,
+        next: &mut Option<S::Next>,
+    ) -> Result<Option<Transition>> {
+        *next = Some(step.run(&mut ActionCx::new(cx.reborrow())).await?);
+        Ok(None)
     }
 
     forward_hooks!(Action);
@@ -173,10 +168,14 @@ impl<S: Decide> StepKind<S> for kind::Decide {
     type Flow = S::Flow;
     const KIND: Kind = Kind::Decide;
 
-    async fn dispatch(step: &mut S, cx: &mut StepCx<'_, S::Flow>) -> Result<Transition> {
+    async fn dispatch(
+        step: &mut S,
+        cx: &mut StepCx<'_, S::Flow>,
+        next: &mut Option<S::Next>,
+    ) -> Result<Option<Transition>> {
         let verdict = step.verdict(cx).await?;
-        let next = step.decide(verdict, cx).await?;
-        leave(step, next, cx).await
+        *next = Some(step.decide(verdict, cx).await?);
+        Ok(None)
     }
 
     forward_hooks!(Decide);
@@ -186,9 +185,13 @@ impl<S: Reply> StepKind<S> for kind::Reply {
     type Flow = S::Flow;
     const KIND: Kind = Kind::Reply;
 
-    async fn dispatch(step: &mut S, cx: &mut StepCx<'_, S::Flow>) -> Result<Transition> {
+    async fn dispatch(
+        step: &mut S,
+        cx: &mut StepCx<'_, S::Flow>,
+        next: &mut Option<S::Next>,
+    ) -> Result<Option<Transition>> {
         cx.take_message();
-        let next = match step.response(cx) {
+        *next = match step.response(cx) {
             Some(response) => {
                 cx.scope
                     .effects
@@ -206,10 +209,7 @@ impl<S: Reply> StepKind<S> for kind::Reply {
                 }
             },
         };
-        match next {
-            Some(next) => leave(step, next, cx).await,
-            None => Ok(Transition::Stay),
-        }
+        Ok(next.is_none().then_some(Transition::Stay))
     }
 
     forward_hooks!(Reply);
@@ -230,7 +230,11 @@ impl<S: Collect> StepKind<S> for kind::Collect {
         }
     }
 
-    async fn dispatch(step: &mut S, cx: &mut StepCx<'_, S::Flow>) -> Result<Transition> {
+    async fn dispatch(
+        step: &mut S,
+        cx: &mut StepCx<'_, S::Flow>,
+        next: &mut Option<S::Next>,
+    ) -> Result<Option<Transition>> {
         let mut asking = match cx.take_message() {
             Some(message) => fill(step, &message, cx),
             None => Vec::new(),
@@ -239,22 +243,23 @@ impl<S: Collect> StepKind<S> for kind::Collect {
         if asking.is_empty()
             && let Some(data) = step.data()
         {
-            let next = step.complete(data, cx).await?;
+            let way = step.complete(data, cx).await?;
             asking = missing(step);
             // A step that stays after it has emptied a slot asks for it.
-            if !S::is_stay(&next) || asking.is_empty() {
-                return leave(step, next, cx).await;
+            if !S::is_stay(&way) || asking.is_empty() {
+                *next = Some(way);
+                return Ok(None);
             }
         }
         if step.max_turns().is_some_and(|most| cx.scope.asked >= most) {
             let names: Vec<_> = asking.iter().map(|slot| slot.name).collect();
             let reason =
                 format!("still missing after {} questions: {}", cx.scope.asked, names.join(", "));
-            return Ok(Transition::Escalate(reason));
+            return Ok(Some(Transition::Escalate(reason)));
         }
         let question = step.ask(&asking, cx);
         cx.ask(question);
-        Ok(Transition::Stay)
+        Ok(Some(Transition::Stay))
     }
 
     forward_hooks!(Collect);
@@ -262,16 +267,93 @@ impl<S: Collect> StepKind<S> for kind::Collect {
 
 type Running<'a, T> = Pin<Box<dyn Future<Output = Result<T, StepError>> + Send + 'a>>;
 
-/// A step of a flow, whatever its type.
+/// A step of a flow, whatever its type, and the way out that it has taken.
+///
+/// The calls are as small as they can be, since each is compiled for every step; what they
+/// are put together to is in [`arrive`] and [`dispatch`].
 pub(crate) trait DynStep<F: FlowMeta>: Send + Sync {
     fn save(&self) -> serde_json::Result<Value>;
-    fn arrive<'a>(&'a mut self, arrival: Arrival, cx: &'a mut StepCx<'_, F>) -> Running<'a, ()>;
+    fn load(&mut self, fields: Value) -> Result<(), Misfit>;
+    fn reset(&mut self);
+    fn start<'a>(&'a mut self, cx: &'a mut StepCx<'_, F>) -> Running<'a, ()>;
     fn restore<'a>(&'a mut self, cx: &'a mut StepCx<'_, F>) -> Running<'a, ()>;
-    fn dispatch<'a>(&'a mut self, cx: &'a mut StepCx<'_, F>) -> Running<'a, Transition>;
+    fn enter<'a>(&'a mut self, input: Payload, cx: &'a mut StepCx<'_, F>) -> Running<'a, ()>;
+    fn cross<'a>(
+        &'a mut self,
+        crossing: Crossing<'a>,
+        cx: &'a mut StepCx<'_, F>,
+    ) -> Running<'a, Option<String>>;
+    fn run<'a>(&'a mut self, cx: &'a mut StepCx<'_, F>) -> Running<'a, Option<Transition>>;
+    /// Asks the gate about the way out; nothing when it needs no gate.
+    fn verify<'a>(&'a mut self, cx: &'a mut StepCx<'_, F>) -> Option<Running<'a, Gate>>;
+    /// The transition of the way out.
+    fn leave(&mut self) -> Transition;
     fn exit<'a>(&'a mut self, cx: &'a mut StepCx<'_, F>) -> Running<'a, ()>;
 }
 
-pub(crate) struct Erased<S>(pub(crate) S);
+/// Enters a step.
+pub(crate) async fn arrive<F: FlowMeta>(
+    step: &mut dyn DynStep<F>,
+    arrival: Arrival,
+    cx: &mut StepCx<'_, F>,
+) -> Result<()> {
+    step.reset();
+    if arrival.start {
+        step.start(cx).await?;
+    }
+    step.enter(arrival.input, cx).await?;
+    if let Some(from) = arrival.from {
+        let message = cx.scope.last_message.clone();
+        let crossing = Crossing::new(&from, message.as_deref());
+        if let Some(text) = step.cross(crossing, cx).await? {
+            cx.scope.message = Some(text);
+        }
+    }
+    Ok(())
+}
+
+/// Runs a step, and asks its gate about the way out that it takes.
+pub(crate) async fn dispatch<F: FlowMeta>(
+    step: &mut dyn DynStep<F>,
+    cx: &mut StepCx<'_, F>,
+) -> Result<Transition> {
+    if let Some(transition) = step.run(cx).await? {
+        return Ok(transition);
+    }
+    let gate = match step.verify(cx) {
+        Some(gate) => gate.await?,
+        None => Gate::Pass,
+    };
+    match gate {
+        Gate::Pass => Ok(step.leave()),
+        Gate::Hold(reason) => {
+            // What was to be done with the transition is not done.
+            cx.scope.effects.clear();
+            cx.feedback(reason);
+            Ok(Transition::Stay)
+        }
+    }
+}
+
+fn refuse<'a>(step: &str, error: &serde_json::Error) -> Running<'a, ()> {
+    let reason = format!("the payload of step `{step}` cannot be read: {error}");
+    Box::pin(ready(Err(StepError::terminal(reason))))
+}
+
+struct Erased<S: Step> {
+    step: S,
+    next: Option<S::Next>,
+}
+
+/// A step as it is when it was never entered.
+pub(super) fn make<F, S>() -> Box<dyn DynStep<F>>
+where
+    F: FlowMeta,
+    S: Step,
+    S::Kind: StepKind<S, Flow = F>,
+{
+    Box::new(Erased { step: S::default(), next: None })
+}
 
 impl<F, S> DynStep<F> for Erased<S>
 where
@@ -280,43 +362,61 @@ where
     S::Kind: StepKind<S, Flow = F>,
 {
     fn save(&self) -> serde_json::Result<Value> {
-        serde_json::to_value(&self.0)
+        serde_json::to_value(&self.step)
     }
 
-    fn arrive<'a>(&'a mut self, arrival: Arrival, cx: &'a mut StepCx<'_, F>) -> Running<'a, ()> {
-        Box::pin(async move {
-            let step = &mut self.0;
-            S::Kind::reset(step);
-            if arrival.start {
-                S::Kind::start(step, cx).await?;
-            }
-            let input = arrival.input.take::<S::Input>().map_err(|e| {
-                StepError::terminal(format!(
-                    "the payload of step `{}` cannot be read: {e}",
-                    S::NAME
-                ))
-            })?;
-            S::Kind::enter(step, input, cx).await?;
-            if let Some(from) = arrival.from {
-                let message = cx.scope.last_message.clone();
-                let crossing = Crossing::new(&from, message.as_deref());
-                if let Some(text) = S::Kind::cross(step, crossing, cx).await? {
-                    cx.scope.message = Some(text);
-                }
-            }
-            Ok(())
-        })
+    fn load(&mut self, fields: Value) -> Result<(), Misfit> {
+        read_into(&mut self.step, fields)
+    }
+
+    fn reset(&mut self) {
+        S::Kind::reset(&mut self.step);
+    }
+
+    fn start<'a>(&'a mut self, cx: &'a mut StepCx<'_, F>) -> Running<'a, ()> {
+        Box::pin(S::Kind::start(&mut self.step, cx))
     }
 
     fn restore<'a>(&'a mut self, cx: &'a mut StepCx<'_, F>) -> Running<'a, ()> {
-        Box::pin(S::Kind::restore(&mut self.0, cx))
+        Box::pin(S::Kind::restore(&mut self.step, cx))
     }
 
-    fn dispatch<'a>(&'a mut self, cx: &'a mut StepCx<'_, F>) -> Running<'a, Transition> {
-        Box::pin(S::Kind::dispatch(&mut self.0, cx))
+    fn enter<'a>(&'a mut self, input: Payload, cx: &'a mut StepCx<'_, F>) -> Running<'a, ()> {
+        match input.take::<S::Input>() {
+            Ok(input) => Box::pin(S::Kind::enter(&mut self.step, input, cx)),
+            Err(error) => refuse(S::NAME, &error),
+        }
+    }
+
+    fn cross<'a>(
+        &'a mut self,
+        crossing: Crossing<'a>,
+        cx: &'a mut StepCx<'_, F>,
+    ) -> Running<'a, Option<String>> {
+        Box::pin(S::Kind::cross(&mut self.step, crossing, cx))
+    }
+
+    fn run<'a>(&'a mut self, cx: &'a mut StepCx<'_, F>) -> Running<'a, Option<Transition>> {
+        Box::pin(S::Kind::dispatch(&mut self.step, cx, &mut self.next))
+    }
+
+    fn verify<'a>(&'a mut self, cx: &'a mut StepCx<'_, F>) -> Option<Running<'a, Gate>> {
+        match &self.next {
+            Some(next) if !S::is_stay(next) => {
+                Some(Box::pin(S::Kind::verify(&mut self.step, next, cx)))
+            }
+            _ => None,
+        }
+    }
+
+    fn leave(&mut self) -> Transition {
+        match self.next.take() {
+            Some(next) => S::transition(next),
+            None => Transition::Stay,
+        }
     }
 
     fn exit<'a>(&'a mut self, cx: &'a mut StepCx<'_, F>) -> Running<'a, ()> {
-        Box::pin(S::Kind::exit(&mut self.0, cx))
+        Box::pin(S::Kind::exit(&mut self.step, cx))
     }
 }

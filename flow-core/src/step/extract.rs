@@ -82,8 +82,9 @@ impl<S: Collect> Pass<'_, S> {
             }
             return;
         }
+        // A filled slot that was asked about is open again.
         let (empty, filled): (Vec<_>, Vec<_>) =
-            (0..slots.len()).partition(|i| self.step.get(*i).is_none());
+            (0..slots.len()).partition(|i| Some(*i) == asked || self.step.get(*i).is_none());
 
         let mut hits: Vec<(usize, Value)> = Vec::new();
         for i in empty {

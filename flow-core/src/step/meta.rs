@@ -144,7 +144,11 @@ impl Transition {
     ///
     /// For hooks that return a [`Transition`]; a step returns its own next-enum.
     pub fn go<S: Step>(input: S::Input) -> Self {
-        Self::Go { step: S::NAME.into(), input: Payload::new(input) }
+        Self::enter(S::NAME, Payload::new(input))
+    }
+
+    fn enter(step: &'static str, input: Payload) -> Self {
+        Self::Go { step: step.into(), input }
     }
 }
 

@@ -31,7 +31,7 @@ pub use collect::Collect;
 pub use cx::{ActionCx, StepCx};
 pub(crate) use cx::{Effect, EventSink, Scope};
 pub use decide::Decide;
-pub(crate) use driver::{Arrival, DynStep};
+pub(crate) use driver::{Arrival, DynStep, arrive, dispatch};
 pub use driver::{FlowOf, StepKind};
 pub use hooks::{Crossing, Gate};
 pub use meta::{FlowMeta, HasStep, Kind, Prompt, Step, StepTools, ToolsRegistered, kind};
@@ -39,5 +39,3 @@ pub(crate) use registry::{Misfit, read};
 pub use registry::{StepEntry, StepInfo, Steps};
 pub use reply::{Check, Reply};
 pub use slot::{Form, Pattern, Resolver, Slot, SlotField};
-#[doc(hidden)]
-pub use slot::{get_slot, set_slot};

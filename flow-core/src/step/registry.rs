@@ -2,10 +2,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use schemars::Schema;
+use schemars::{JsonSchema, Schema};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::driver::Erased;
+use super::driver::make;
 use super::{DynStep, FlowMeta, Kind, Slot, Step, StepKind};
 use crate::tool::ToolDefinition;
 use crate::transition::Target;
@@ -59,7 +60,6 @@ type Loaded<F> = Result<Box<dyn DynStep<F>>, Misfit>;
 pub struct StepEntry<F: FlowMeta> {
     info: StepInfo,
     make: fn() -> Box<dyn DynStep<F>>,
-    load: fn(Value) -> Loaded<F>,
 }
 
 /// Why the fields of a step could not be read.
@@ -70,9 +70,27 @@ pub(crate) struct Misfit {
 }
 
 /// Reads a value and says where it does not fit.
-pub(crate) fn read<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, Misfit> {
-    serde_path_to_error::deserialize(value)
-        .map_err(|e| Misfit { path: e.path().to_string(), reason: e.into_inner().to_string() })
+pub(crate) fn read<T: DeserializeOwned>(value: Value) -> Result<T, Misfit> {
+    serde_path_to_error::deserialize(value).map_err(Misfit::from)
+}
+
+/// Reads a value in place of another one.
+pub(super) fn read_into<T: DeserializeOwned>(place: &mut T, value: Value) -> Result<(), Misfit> {
+    match serde_path_to_error::deserialize(value) {
+        Ok(value) => *place = value,
+        Err(error) => return Err(Misfit::from(error)),
+    }
+    Ok(())
+}
+
+impl From<serde_path_to_error::Error<serde_json::Error>> for Misfit {
+    fn from(error: serde_path_to_error::Error<serde_json::Error>) -> Self {
+        Self { path: error.path().to_string(), reason: error.into_inner().to_string() }
+    }
+}
+
+fn schema<S: JsonSchema>() -> Schema {
+    schemars::schema_for!(S)
 }
 
 impl<F: FlowMeta> StepEntry<F> {
@@ -91,10 +109,9 @@ impl<F: FlowMeta> StepEntry<F> {
                 targets: S::TARGETS,
                 slots: <S::Kind as StepKind<S>>::slots(),
                 tools: S::tools,
-                schema: || schemars::schema_for!(S),
+                schema: schema::<S>,
             },
-            make: || Box::new(Erased(S::default())),
-            load: |value| Ok(Box::new(Erased(read::<S>(value)?))),
+            make: make::<F, S>,
         }
     }
 
@@ -108,13 +125,15 @@ impl<F: FlowMeta> StepEntry<F> {
     }
 
     pub(crate) fn load(&self, value: Value) -> Loaded<F> {
-        (self.load)(value)
+        let mut step = self.make();
+        step.load(value)?;
+        Ok(step)
     }
 }
 
 impl<F: FlowMeta> Clone for StepEntry<F> {
     fn clone(&self) -> Self {
-        Self { info: self.info.clone(), make: self.make, load: self.load }
+        Self { info: self.info.clone(), make: self.make }
     }
 }
 
@@ -159,7 +178,11 @@ impl<F: FlowMeta> Steps<F> {
         S: Step,
         S::Kind: StepKind<S, Flow = F>,
     {
-        let entry = StepEntry::of::<S>();
+        self.push(StepEntry::of::<S>());
+        self
+    }
+
+    fn push(&mut self, entry: StepEntry<F>) {
         let index = Arc::make_mut(&mut self.index);
         let place = self.entries.len();
         index.entry(entry.info.name.clone()).or_insert(place);
@@ -167,7 +190,6 @@ impl<F: FlowMeta> Steps<F> {
             index.entry((*alias).into()).or_insert(place);
         }
         Arc::make_mut(&mut self.entries).push(entry);
-        self
     }
 
     /// Takes a step out, if it is there.

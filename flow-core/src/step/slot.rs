@@ -137,6 +137,34 @@ pub trait SlotField {
 
     /// Sets or clears the value.
     fn put(&mut self, value: Option<Self::Value>);
+
+    /// The value as JSON.
+    fn get(&self) -> Option<Value> {
+        self.value().and_then(|value| serde_json::to_value(value).ok())
+    }
+
+    /// Sets the value from JSON, or clears it.
+    ///
+    /// A text that does not read as the slot's type is tried as the number or boolean that it
+    /// spells: a [`Resolver::Pattern`] captures text, whatever the slot's type.
+    ///
+    /// # Errors
+    /// What does not fit, when the value does not read as the slot's type.
+    fn set(&mut self, value: Option<Value>) -> Result<(), String> {
+        let value = match value {
+            None => None,
+            Some(value) => Some(match Self::Value::deserialize(&value) {
+                Ok(read) => read,
+                Err(e) => {
+                    let spelled = value.as_str().and_then(spelled);
+                    let read = spelled.and_then(|scalar| Self::Value::deserialize(scalar).ok());
+                    read.ok_or_else(|| e.to_string())?
+                }
+            }),
+        };
+        self.put(value);
+        Ok(())
+    }
 }
 
 impl<T: Serialize + DeserializeOwned + Clone + Send + Sync> SlotField for Option<T> {
@@ -172,33 +200,6 @@ pub trait Form {
     fn data(&self) -> Option<Self::Data>;
 }
 
-/// For generated code: a slot's value as JSON.
-#[doc(hidden)]
-pub fn get_slot<T: SlotField>(field: &T) -> Option<Value> {
-    field.value().and_then(|value| serde_json::to_value(value).ok())
-}
-
-/// For generated code: sets a slot from JSON.
-///
-/// A text that does not read as the slot's type is tried as the number or boolean that it
-/// spells: a [`Resolver::Pattern`] captures text, whatever the slot's type.
-#[doc(hidden)]
-pub fn set_slot<T: SlotField>(field: &mut T, value: Option<Value>) -> Result<(), String> {
-    let value = match value {
-        None => None,
-        Some(value) => Some(match T::Value::deserialize(&value) {
-            Ok(read) => read,
-            Err(e) => {
-                let spelled = value.as_str().and_then(spelled);
-                let read = spelled.and_then(|scalar| T::Value::deserialize(scalar).ok());
-                read.ok_or_else(|| e.to_string())?
-            }
-        }),
-    };
-    field.put(value);
-    Ok(())
-}
-
 /// The number or boolean that a text spells. Zeros before a number do not count.
 fn spelled(text: &str) -> Option<Value> {
     let text = text.trim();
@@ -218,8 +219,8 @@ mod tests {
 
     fn set<T: SlotField + Default>(value: Value) -> Result<Option<Value>, String> {
         let mut field = T::default();
-        set_slot(&mut field, Some(value))?;
-        Ok(get_slot(&field))
+        field.set(Some(value))?;
+        Ok(field.get())
     }
 
     #[test]
@@ -244,11 +245,11 @@ mod tests {
     fn what_does_not_fit_leaves_the_slot_as_it_is() {
         let mut field = Some(3_u8);
         for value in ["300", "-1", "5.5", "three", "", "null", "[1]"] {
-            let error = set_slot(&mut field, Some(json!(value))).unwrap_err();
+            let error = field.set(Some(json!(value))).unwrap_err();
             assert!(error.contains("expected u8"), "{error}");
             assert_eq!(field, Some(3));
         }
-        assert_eq!(set_slot(&mut field, None), Ok(()));
+        assert_eq!(field.set(None), Ok(()));
         assert_eq!(field, None);
     }
 }

@@ -117,8 +117,11 @@ pub struct Commit<'a> {
     pub release: bool,
 }
 
+/// The default of [`ListQuery::limit`].
+pub const LIST_LIMIT: usize = 100;
+
 /// Which sessions to list.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct ListQuery {
     /// Only sessions of this flow.
     pub flow: Option<String>,
@@ -130,8 +133,21 @@ pub struct ListQuery {
     pub below_version: Option<u32>,
     /// Only sessions whose id sorts after this one: the last of the page before.
     pub after: Option<SessionId>,
-    /// The most sessions to return; at least 1.
+    /// The most sessions to return; at least 1. Default: [`LIST_LIMIT`].
     pub limit: usize,
+}
+
+impl Default for ListQuery {
+    fn default() -> Self {
+        Self {
+            flow: None,
+            status: None,
+            owner: None,
+            below_version: None,
+            after: None,
+            limit: LIST_LIMIT,
+        }
+    }
 }
 
 /// One session in a list.

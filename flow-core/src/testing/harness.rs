@@ -52,6 +52,7 @@ impl<F: FlowMeta> StepHarness<F> {
             step: "Step".into(),
             visit: 1,
             ordinal: 0,
+            unrecorded: false,
             message: None,
             last_message: None,
             asked_fields: Vec::new(),

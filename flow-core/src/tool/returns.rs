@@ -13,7 +13,6 @@ use std::error::Error as StdError;
 use std::marker::PhantomData;
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{ToolCall, ToolCx, ToolOutcome, ToolOutput};
@@ -291,21 +290,18 @@ impl Odd {
     }
 }
 
-/// The value that a tool of a flow returns.
+/// What a tool of a flow may return: a value. The step that calls it moves the flow.
 #[diagnostic::on_unimplemented(
-    message = "a tool of a flow cannot return `{Self}`",
-    label = "not `Serialize` and `Deserialize`",
-    note = "the result of a flow's tool is journaled, so it is `Serialize` and `Deserialize` and owns its data; it cannot move the flow, the step that calls it does"
+    message = "a tool of a flow cannot move it",
+    label = "this is a way out of a step",
+    note = "a tool of a flow returns a value; the step that calls the tool says where the flow goes"
 )]
-pub trait FlowReturned {
-    /// The value.
-    type Value: Serialize + DeserializeOwned + Send + 'static;
-}
+pub trait Still {}
+impl Still for Speaks {}
+impl Still for Odd {}
 
-#[diagnostic::do_not_recommend]
-impl<T: Serialize + DeserializeOwned + Send + 'static> FlowReturned for T {
-    type Value = T;
-}
+/// Compiles for what is not a way out of a step.
+pub fn still<V: Still>(_: V) {}
 
 /// A `Result`, whatever its alias is called.
 #[diagnostic::on_unimplemented(
@@ -330,8 +326,13 @@ impl<T, E> Fallible for Result<T, E> {
 pub trait Infallible {}
 impl Infallible for Succeeds {}
 
-/// Compiles for what is not a `Result`.
-pub fn infallible<T: Infallible>(_: T) {}
+/// The value of what is not a `Result`.
+///
+/// # Errors
+/// Never.
+pub fn infallible<I: Infallible, T>(_: I, returned: T) -> Result<T, ToolError> {
+    Ok(returned)
+}
 
 /// Makes a call of a flow's tool and writes its result as JSON.
 ///

@@ -141,6 +141,14 @@ async fn an_error_that_the_flow_turns_into_a_transition() {
 }
 
 #[tokio::test]
+async fn a_step_that_cannot_be_taken_up_again_is_an_error_that_the_flow_may_handle() {
+    let setup = setup_with(Route { recover: true, ..Route::default() }, |builder| builder);
+    setup.turn("b").await.unwrap();
+    let outcome = setup.turn("fail restore").await.unwrap();
+    assert_eq!(outcome.step, "C");
+}
+
+#[tokio::test]
 async fn a_gate_that_holds_keeps_the_position_and_tells_why() {
     let setup = setup();
     let outcome = setup.engine.turn::<Route>(say("say b").context("hold", true)).await.unwrap();

@@ -1,10 +1,12 @@
 //! The engine: order of hooks, commits, guards, failures, cancellation, bad input.
 
 mod commits;
+mod declarations;
 mod failures;
 mod guards;
 mod hooks;
 mod input;
+mod resume;
 mod turns;
 
 use flow_core::engine::EngineBuilder;

@@ -6,9 +6,11 @@ use flow_core::error::ToolError;
 use flow_core::id::SessionId;
 use flow_core::prelude::*;
 use flow_core::step::StepTools;
-use flow_core::tool::{FlowTools, ToolDefinition};
+use flow_core::testing::StepHarness;
+use flow_core::tool::{FlowTools, ToolDefinition, ToolOutput};
+use flow_core::transition::Transition;
 use futures_util::StreamExt as _;
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[flow(steps(Explore, Farewell), tools)]
 #[derive(Clone, Default)]
@@ -144,6 +146,12 @@ impl Explore {
         2
     }
 
+    /// Takes what schemars is told.
+    #[tool]
+    fn few(&self, #[schemars(range(min = 1, max = 3))] n: u8) -> u8 {
+        n
+    }
+
     /// Fails for good.
     #[tool]
     fn fail(&self) -> Result<()> {
@@ -171,6 +179,8 @@ impl Shop {
         cx: &ToolCx,
         /// In cents.
         cents: u32,
+        #[serde(default, rename = "remark")]
+        #[schemars(length(max = 20))]
         note: Option<String>,
     ) -> ToolResult<Receipt> {
         if cents == 0 {
@@ -205,7 +215,18 @@ fn tools_are_listed_in_source_order() {
     let names: Vec<String> = Explore::definitions().into_iter().map(|tool| tool.name).collect();
     assert_eq!(
         names,
-        ["search", "two-args", "one", "pick", "pick_aloud", "ping", "stream", "either", "fail"]
+        [
+            "search",
+            "two-args",
+            "one",
+            "pick",
+            "pick_aloud",
+            "ping",
+            "stream",
+            "either",
+            "few",
+            "fail"
+        ]
     );
     assert_eq!(<Explore as Step>::tools(), Explore::definitions());
     let names: Vec<String> =
@@ -242,11 +263,13 @@ fn parameters_are_the_arguments() {
             "required": ["city"],
         })
     );
+    assert_eq!(of("few")["properties"]["n"]["maximum"], 3);
     assert_eq!(of("one")["required"], json!(["id"]));
     assert_eq!(of("ping"), json!({ "type": "object", "properties": {} }));
     let charge = find(Shop::definitions(), "charge").parameters;
     assert_eq!(charge["properties"]["cents"]["description"], "In cents.");
     assert_eq!(charge["required"], json!(["cents"]));
+    assert_eq!(charge["properties"]["remark"]["maxLength"], 20);
     assert!(charge.get("description").is_none() && charge.get("title").is_none());
 }
 
@@ -259,6 +282,8 @@ async fn a_call_struct_calls_the_tool() {
     assert_eq!(LookUp { query }.call(&shop, &cx()).await.unwrap(), 3);
     assert_eq!(Ping.call(&shop, &cx()).await.unwrap(), "pong");
     assert_eq!(serde_json::to_value(&Ping).unwrap(), json!({}));
+    let call = Charge { cents: 1, note: Some("x".into()) };
+    assert_eq!(serde_json::to_value(&call).unwrap(), json!({ "cents": 1, "remark": "x" }));
     let error = Charge { cents: 0, note: Some("no".into()) }.call(&shop, &cx()).await.unwrap_err();
     assert!(
         matches!(&error, ToolError::Failed { tool, reason, retryable: false } if tool == "charge" && reason == "no"),
@@ -280,4 +305,84 @@ async fn a_flow_dispatches_by_name() {
     assert_eq!(error, "there is no tool `change`; known tools: charge, look_up, ping");
     let error = call("charge", json!({ "cents": [] })).await.unwrap_err().to_string();
     assert!(error.starts_with("invalid arguments for tool `charge` at `cents`"), "{error}");
+}
+
+/// Calls a tool of the step, as the engine does for a model.
+async fn call(step: &mut Explore, tool: &str, arguments: Value) -> Result<ToolOutput, ToolError> {
+    let mut harness = StepHarness::new(Shop::default());
+    StepTools::call(step, &mut harness.cx(), tool, arguments).await
+}
+
+#[tokio::test]
+async fn a_step_dispatches_by_name() {
+    let mut step = Explore::default();
+    let output = call(&mut step, "search", json!({ "city": "Ulm", "nights": "2" })).await.unwrap();
+    assert_eq!(output.result, json!(["Ulm", "Ulm"]));
+    assert!(output.transition.is_none());
+    assert_eq!(step.seen, ["Ulm"]);
+
+    let two = call(&mut step, "two-args", json!({ "city": "Bonn", "n": 1 })).await.unwrap();
+    assert_eq!(two.result, "Bonn Some(1)");
+    assert_eq!(call(&mut step, "one", json!({ "id": 7.0 })).await.unwrap().result, 7);
+    assert_eq!(call(&mut step, "ping", Value::Null).await.unwrap().result, Value::Null);
+    assert_eq!(call(&mut step, "stream", json!({ "ids": [1] })).await.unwrap().result, json!([2]));
+    assert_eq!(call(&mut step, "either", json!({})).await.unwrap().result, 1);
+}
+
+#[tokio::test]
+async fn a_tool_says_something_to_the_user_through_its_context() {
+    let mut harness = StepHarness::new(Shop::default());
+    let mut step = Explore::default();
+    let arguments = json!({ "city": "Ulm" });
+    StepTools::call(&mut step, &mut harness.cx(), "search", arguments).await.unwrap();
+    assert_eq!(harness.said(), ["one moment"]);
+}
+
+#[tokio::test]
+async fn a_tool_moves_the_flow_with_or_without_a_result() {
+    let mut step = Explore::default();
+    for (tool, result) in [("pick", Value::Null), ("pick_aloud", json!("picked"))] {
+        let output = call(&mut step, tool, json!({ "city": "Ulm" })).await.unwrap();
+        assert_eq!(output.result, result);
+        match output.transition {
+            Some(Transition::Go { step, input }) => {
+                assert_eq!(step, "Farewell");
+                assert_eq!(input.take::<String>().unwrap(), "Ulm");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_kind_of_error_says_what_happened() {
+    let mut step = Explore::default();
+    let mut errors = Vec::new();
+    for (tool, arguments) in [
+        ("one", json!({ "id": 0 })),
+        ("pick_aloud", json!({ "city": "" })),
+        ("fail", json!({})),
+        ("one", json!({ "id": "many" })),
+        ("one", json!({})),
+        ("gone", json!({})),
+    ] {
+        let error = call(&mut step, tool, arguments).await.unwrap_err();
+        errors.push((error.retryable(), error.to_string()));
+    }
+    let expected = [
+        (true, "tool `one` failed: own error"),
+        (true, "tool `pick_aloud` failed: no city"),
+        (false, "tool `fail` failed: never"),
+        (
+            false,
+            "invalid arguments for tool `one` at `id`: invalid type: string \"many\", expected u32",
+        ),
+        (false, "invalid arguments for tool `one` at `.`: missing field `id`"),
+        (
+            false,
+            "there is no tool `gone`; known tools: search, two-args, one, pick, pick_aloud, ping, \
+             stream, either, few, fail",
+        ),
+    ];
+    assert_eq!(errors, expected.map(|(retryable, text)| (retryable, text.to_owned())));
 }

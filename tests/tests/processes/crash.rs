@@ -92,7 +92,7 @@ async fn a_sweep_frees_a_session_whose_worker_died() {
         assert_eq!(before.status, Status::Running, "{address}");
         // The lease of a millisecond is over as soon as another call has been answered.
         let report = engine.sweep().await.unwrap();
-        assert_eq!(report.freed, [id.clone()], "{address}");
+        assert_eq!(report.freed, std::slice::from_ref(&id), "{address}");
         assert!(engine.sweep().await.unwrap().freed.is_empty(), "freed once ({address})");
         let doc = engine.session(id.clone()).load().await.unwrap();
         assert_eq!((doc.status, doc.lease.holder), (Status::Waiting, None), "{address}");

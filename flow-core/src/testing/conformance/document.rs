@@ -119,6 +119,9 @@ fn any_delta(dice: &mut fastrand::Rng, doc: &SessionDoc, round: u64) -> Delta {
             from: dice.bool().then(|| "A".into()),
             input: dice.bool().then(&mut value),
             asked: dice.u32(..),
+            calls: dice.u32(..),
+            message: dice.bool().then(|| format!("said in {round}")),
+            turn: dice.bool().then(|| format!("turn {round}")),
         });
     }
     if part(dice) {

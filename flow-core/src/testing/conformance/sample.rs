@@ -53,6 +53,9 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
             from: Some("Explore".into()),
             input: Some(json!({"room": 7})),
             asked: 1,
+            calls: 2,
+            message: Some("two nights".into()),
+            turn: Some("m-1".into()),
         },
         state: json!({"room": 7, "guests": null}),
         steps: BTreeMap::from([

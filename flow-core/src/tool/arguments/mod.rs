@@ -61,11 +61,7 @@ pub fn read<T: DeserializeOwned>(
     schema: &Value,
     arguments: Value,
 ) -> Result<T, ToolError> {
-    let mut arguments = arguments;
-    if is_deeper_than(&arguments, MAX_DEPTH) {
-        drop_flat(arguments);
-        return Err(too_deep(tool));
-    }
+    let mut arguments = refuse_deep(tool, arguments)?;
     // What the type itself accepts is never touched, even where its schema is narrower.
     if let Ok(read) = T::deserialize(&arguments) {
         return Ok(read);
@@ -78,6 +74,15 @@ pub fn read<T: DeserializeOwned>(
         let path = e.path().to_string();
         explain(tool, schema, &arguments, path, e.inner().to_string())
     })
+}
+
+/// Gives arguments back that are not nested too deep to be read.
+pub(super) fn refuse_deep(tool: &str, arguments: Value) -> Result<Value, ToolError> {
+    if is_deeper_than(&arguments, MAX_DEPTH) {
+        drop_flat(arguments);
+        return Err(too_deep(tool));
+    }
+    Ok(arguments)
 }
 
 fn too_deep(tool: &str) -> ToolError {
@@ -101,7 +106,7 @@ fn drop_flat(value: Value) {
 }
 
 /// Makes the error of arguments that do not fit.
-fn explain(
+pub(super) fn explain(
     tool: &str,
     schema: &Value,
     arguments: &Value,

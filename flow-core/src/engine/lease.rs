@@ -1,0 +1,160 @@
+//! The lease of a turn: renewed while the turn runs, and given back whatever happens.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+
+use super::Core;
+use super::turn::cancelled;
+use crate::error::{Error, SessionError, StoreError};
+use crate::id::SessionId;
+use crate::session::{Delta, ErrorRecord, Status};
+use crate::store::{Commit, Grant, SessionStore};
+use crate::time::Timestamp;
+
+/// A lease while a turn runs: it is renewed in the background, and given back even when the
+/// turn is dropped in the middle.
+pub(super) struct Held {
+    store: Arc<dyn SessionStore>,
+    session: SessionId,
+    grant: Option<Grant>,
+    now: Timestamp,
+    pub(super) closing: Arc<AtomicBool>,
+    /// Ends when the lease is lost.
+    renewal: JoinHandle<StoreError>,
+}
+
+impl Held {
+    pub(super) fn new(core: &Core, session: &SessionId, grant: Grant) -> Self {
+        let renewal = renew(core.store.clone(), session.clone(), grant.clone(), core.lease);
+        Self {
+            store: core.store.clone(),
+            session: session.clone(),
+            grant: Some(grant),
+            now: core.clock.now(),
+            closing: Arc::default(),
+            renewal: tokio::spawn(renewal),
+        }
+    }
+
+    /// Waits until the lease is lost, and says how. Once the last commit is on its way, its
+    /// own result says so, and a renewal that comes after it is late, not lost.
+    pub(super) async fn lost(&mut self) -> StoreError {
+        match (&mut self.renewal).await {
+            Ok(error) if !self.closing.load(Ordering::Relaxed) => error,
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// The last commit has given the lease back.
+    pub(super) fn forget(mut self) {
+        self.grant = None;
+    }
+
+    /// Gives the lease back without a change. When that fails it runs out by itself.
+    pub(super) async fn give_back(mut self) {
+        if let Some(grant) = self.grant.take()
+            && let Err(error) = self.store.release(&self.session, &grant).await
+        {
+            tracing::warn!(session = %self.session, error = %error, "lease not given back");
+        }
+    }
+
+    /// Records an error in the document as it was last committed, and gives the lease back.
+    pub(super) async fn record(mut self, error: &Error) {
+        if let Some(grant) = self.grant.take() {
+            record_failure(&*self.store, &self.session, grant, error, self.now).await;
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.renewal.abort();
+        if let Some(grant) = self.grant.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let store = self.store.clone();
+            let session = self.session.clone();
+            let now = self.now;
+            runtime.spawn(async move {
+                record_failure(&*store, &session, grant, &cancelled(&session), now).await;
+            });
+        }
+    }
+}
+
+/// Renews a lease after each third of its time, until it is lost.
+async fn renew(
+    store: Arc<dyn SessionStore>,
+    session: SessionId,
+    grant: Grant,
+    lease: Duration,
+) -> StoreError {
+    let pause = (lease / 3).max(Duration::from_millis(1));
+    loop {
+        tokio::time::sleep(pause).await;
+        match store.renew(&session, &grant, lease).await {
+            Ok(_) => {}
+            Err(error @ (StoreError::LeaseLost { .. } | StoreError::NotFound { .. })) => {
+                tracing::warn!(session = %session, error = %error, "lease lost");
+                return error;
+            }
+            // The store may come back before the lease is over; if not, the next commit fails.
+            Err(error) => tracing::warn!(session = %session, error = %error, "lease not renewed"),
+        }
+    }
+}
+
+/// Leaves the document at its last commit, with the error recorded and the lease given back.
+async fn record_failure(
+    store: &dyn SessionStore,
+    session: &SessionId,
+    grant: Grant,
+    error: &Error,
+    now: Timestamp,
+) {
+    // Documents that cannot be used as they are stay as they are. When the store is gone or
+    // the lease is lost, the lease runs out by itself.
+    let untouched = match error {
+        Error::Store(_) | Error::Build(_) => true,
+        Error::Session(error) => !matches!(
+            error,
+            SessionError::TooLarge { .. }
+                | SessionError::TooDeep { .. }
+                | SessionError::Unwritable { .. }
+        ),
+        _ => false,
+    };
+    let stored = if untouched { None } else { store.load(session).await.ok().flatten() };
+    let recorded = match stored {
+        Some(mut doc) if doc.lease.token == grant.token => {
+            let delta = Delta {
+                // What has ended stays so.
+                status: doc.ended.is_none().then_some(Status::Failed),
+                error: Some(Some(ErrorRecord::from(error))),
+                updated_at: Some(now),
+                ..Delta::default()
+            };
+            delta.apply(&mut doc);
+            let base = doc.revision;
+            doc.revision += 1;
+            let commit = Commit {
+                grant: &grant,
+                base,
+                doc: &doc,
+                delta: &delta,
+                archive: &[],
+                supersede: None,
+                release: true,
+            };
+            store.commit(&commit).await.is_ok()
+        }
+        _ => false,
+    };
+    if !recorded {
+        let _ = store.release(session, &grant).await;
+    }
+}

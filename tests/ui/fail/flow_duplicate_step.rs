@@ -1,0 +1,25 @@
+//! A step is listed once.
+
+use flow_core::prelude::*;
+
+#[flow(steps(Talk, Bye, Talk))]
+#[derive(Clone)]
+struct Hotel;
+
+#[step(reply, next(Bye))]
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+struct Talk;
+
+impl Reply for Talk {
+    type Flow = Hotel;
+}
+
+#[step(reply, next(end))]
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+struct Bye;
+
+impl Reply for Bye {
+    type Flow = Hotel;
+}
+
+fn main() {}

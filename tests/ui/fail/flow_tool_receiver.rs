@@ -1,0 +1,26 @@
+//! The flow is shared.
+
+use flow_core::prelude::*;
+
+#[flow(steps(Bye), tools)]
+#[derive(Clone)]
+struct Hotel;
+
+#[step(reply, next(end))]
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+struct Bye;
+
+impl Reply for Bye {
+    type Flow = Hotel;
+}
+
+#[tools(flow)]
+impl Hotel {
+    /// Charges.
+    #[tool]
+    fn charge(&mut self) -> u8 {
+        1
+    }
+}
+
+fn main() {}

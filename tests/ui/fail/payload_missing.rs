@@ -1,0 +1,30 @@
+//! A step with an input is entered with a payload.
+
+use flow_core::prelude::*;
+
+#[flow(steps(Talk, Pay))]
+#[derive(Clone)]
+struct Hotel;
+
+#[derive(Serialize, Deserialize)]
+struct Bill {
+    cents: u32,
+}
+
+#[step(reply, next(Pay))]
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+struct Talk;
+
+impl Reply for Talk {
+    type Flow = Hotel;
+}
+
+#[step(reply, input = Bill, next(end))]
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+struct Pay;
+
+impl Reply for Pay {
+    type Flow = Hotel;
+}
+
+fn main() {}

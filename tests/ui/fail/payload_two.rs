@@ -1,0 +1,25 @@
+//! One payload enters a step.
+
+use flow_core::prelude::*;
+
+#[flow(steps(Talk, Bye))]
+#[derive(Clone)]
+struct Hotel;
+
+#[step(reply, next(Bye(u8, u8)))]
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+struct Talk;
+
+impl Reply for Talk {
+    type Flow = Hotel;
+}
+
+#[step(reply, next(end))]
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+struct Bye;
+
+impl Reply for Bye {
+    type Flow = Hotel;
+}
+
+fn main() {}

@@ -1,0 +1,25 @@
+//! Every unknown key is reported.
+
+use flow_core::prelude::*;
+
+#[flow(steps(Form))]
+#[derive(Clone)]
+struct Hotel;
+
+#[step(collect, next(end))]
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+struct Form {
+    #[slot(optinal)]
+    name: Option<String>,
+    #[slot(rang(1, 8), quetion = "How many?")]
+    guests: Option<u8>,
+}
+
+impl Collect for Form {
+    type Flow = Hotel;
+    async fn complete(&mut self, _: FormData, _: &mut StepCx<'_, Hotel>) -> Result<FormNext> {
+        Ok(FormNext::End(String::new()))
+    }
+}
+
+fn main() {}

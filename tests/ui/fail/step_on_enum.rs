@@ -1,0 +1,10 @@
+//! A step is a struct.
+
+use flow_core::prelude::*;
+
+#[step(reply, next(end))]
+enum Talk {
+    A,
+}
+
+fn main() {}

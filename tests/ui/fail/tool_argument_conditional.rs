@@ -1,0 +1,24 @@
+//! The arguments of a tool do not depend on features.
+
+use flow_core::prelude::*;
+
+#[flow(steps(Talk))]
+#[derive(Clone)]
+struct Hotel;
+
+#[step(reply, tools, next(end))]
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+struct Talk;
+
+impl Reply for Talk {
+    type Flow = Hotel;
+}
+
+#[tools]
+impl Talk {
+    /// Searches.
+    #[tool]
+    fn search(&self, #[cfg(test)] city: String) {}
+}
+
+fn main() {}

@@ -1,0 +1,26 @@
+//! A tool borrows its step.
+
+use flow_core::prelude::*;
+
+#[flow(steps(Talk))]
+#[derive(Clone)]
+struct Hotel;
+
+#[step(reply, tools, next(end))]
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+struct Talk;
+
+impl Reply for Talk {
+    type Flow = Hotel;
+}
+
+#[tools]
+impl Talk {
+    /// Searches.
+    #[tool]
+    fn search(self) -> u8 {
+        1
+    }
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+//! Tools are methods.
+
+use flow_core::prelude::*;
+
+#[tools]
+struct Talk;
+
+fn main() {}
