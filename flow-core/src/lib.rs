@@ -63,8 +63,8 @@
 //!
 //! # Features
 //!
-//! `macros` and `sqlite` are on by default; `mongodb` adds the MongoDB store and `testing`
-//! what tests need.
+//! `macros` and `sqlite` are on by default; `mongodb` adds the MongoDB store, `providers` the
+//! models of real providers, and `testing` what tests need.
 
 // The macros name this crate `::flow_core`, in its own tests and examples too.
 #[allow(unused_extern_crates, reason = "only expanded code names it")]

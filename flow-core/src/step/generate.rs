@@ -105,8 +105,7 @@ pub(super) async fn generate<F: FlowMeta>(
 ) -> Result<Generated, Failed> {
     let speaker = cx.scope.speaker.clone().ok_or(ModelError::Missing)?;
     let own = step.own_tools();
-    let offered = own.iter().chain(&cx.scope.tools).cloned().collect();
-    let tools = step.offer(offered, cx);
+    let tools = step.offer(own.clone(), cx);
     let system = step.instructions(cx);
 
     let mut messages = cx.scope.history();

@@ -41,14 +41,11 @@ pub trait Reply: Step<Kind = kind::Reply> {
         Prompt::default()
     }
 
-    /// The tools that the model sees, given those of the step and of the flow.
-    fn tools(
-        &self,
-        offered: Vec<ToolDefinition>,
-        cx: &StepCx<'_, Self::Flow>,
-    ) -> Vec<ToolDefinition> {
+    /// The tools that the model may call. By default those of the step alone: a model gets
+    /// none of the flow's tools unless the step adds it, from [`StepCx::tools`], by its name.
+    fn tools(&self, own: Vec<ToolDefinition>, cx: &StepCx<'_, Self::Flow>) -> Vec<ToolDefinition> {
         let _ = cx;
-        offered
+        own
     }
 
     /// Checks a model's answer before it is said.

@@ -21,8 +21,9 @@ fn results(model: &ScriptedModel) -> Vec<ToolResultPart> {
 
 #[tokio::test]
 async fn a_result_goes_back_to_the_model_and_the_history_holds_both() {
-    let main =
-        ScriptedModel::new().tool_call("search", json!({ "city": "Lisbon", "nights": "2" })).text("Two rooms.");
+    let main = ScriptedModel::new()
+        .tool_call("search", json!({ "city": "Lisbon", "nights": "2" }))
+        .text("Two rooms.");
     let talk = Talk::new(main);
     assert_eq!(talk.say("rooms in Lisbon").await.unwrap().replies, ["Two rooms."]);
     let told = results(&talk.main);
@@ -41,6 +42,16 @@ async fn a_tool_of_the_flow_is_called_by_its_name_with_an_idempotency_key() {
     assert_eq!(results(&talk.main)[0].content, "Oslo is sunny (s:1:call-1)");
 }
 
+#[tokio::test]
+async fn a_tool_of_the_flow_that_the_step_does_not_offer_cannot_be_called() {
+    let main = ScriptedModel::new().tool_call("charge", json!({ "cents": 1 })).text("No.");
+    let talk = Talk::new(main);
+    talk.say("charge me").await.unwrap();
+    assert!(!talk.main.requests()[0].tools.iter().any(|tool| tool.name == "charge"));
+    let told = &results(&talk.main)[0];
+    assert!(told.is_error && told.content.starts_with("there is no tool `charge`"), "{told:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn calls_that_fail_are_told_to_the_model_and_the_others_are_made() {
     let main = ScriptedModel::new()
@@ -56,8 +67,14 @@ async fn calls_that_fail_are_told_to_the_model_and_the_others_are_made() {
     talk.say("do everything").await.unwrap();
     let told = results(&talk.main);
     let contents: Vec<_> = told.iter().map(|result| result.content.as_str()).collect();
-    assert!(contents[0].starts_with("there is no tool `fly`; known tools: search, choose"), "{contents:?}");
-    assert!(contents[1].starts_with("invalid arguments for tool `search` at `city`"), "{contents:?}");
+    assert!(
+        contents[0].starts_with("there is no tool `fly`; known tools: search, choose"),
+        "{contents:?}"
+    );
+    assert!(
+        contents[1].starts_with("invalid arguments for tool `search` at `city`"),
+        "{contents:?}"
+    );
     assert!(contents[2].contains("did not return within 5s"), "{contents:?}");
     assert!(contents[3].contains("it panicked: no such room"), "{contents:?}");
     assert!(contents[4].contains("Rome"), "{contents:?}");
@@ -96,7 +113,8 @@ async fn calls_with_one_id_get_ids_of_their_own() {
             arguments: json!({ "city": room.to_string() }),
         })
     };
-    let main = ScriptedModel::new().response(ChatResponse::new(vec![call(1), call(2)])).text("Done.");
+    let main =
+        ScriptedModel::new().response(ChatResponse::new(vec![call(1), call(2)])).text("Done.");
     let talk = Talk::new(main);
     talk.say("twice").await.unwrap();
     let ids: Vec<_> = results(&talk.main).into_iter().map(|result| result.id).collect();

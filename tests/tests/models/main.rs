@@ -10,6 +10,7 @@ use flow_core::model::scripted::ScriptedModel;
 use flow_core::model::{CallPolicy, ModelCatalog, ModelError};
 use flow_core::prelude::*;
 use flow_core::store::memory::MemoryStore;
+use flow_core::tool::ToolDefinition;
 use flow_core::{Engine, TurnOutcome, TurnRequest};
 use serde_json::{Value, json};
 
@@ -29,6 +30,12 @@ impl Flow for Hotel {
 
 #[tools(flow)]
 impl Hotel {
+    /// Charges the guest: for actions, not for models.
+    #[tool]
+    async fn charge(&self, cents: u32) -> Result<u32> {
+        Ok(cents)
+    }
+
     /// Tells the weather in a city.
     #[tool]
     async fn weather(&self, cx: &ToolCx, city: String) -> Result<String> {
@@ -48,6 +55,11 @@ impl Reply for Explore {
 
     fn instructions(&self, _: &StepCx<'_, Hotel>) -> Prompt {
         format!("You find rooms. Searches so far: {}.", self.searches).into()
+    }
+
+    fn tools(&self, mut own: Vec<ToolDefinition>, cx: &StepCx<'_, Hotel>) -> Vec<ToolDefinition> {
+        own.extend(cx.tools().iter().filter(|tool| tool.name == "weather").cloned());
+        own
     }
 
     fn check_response(&self, response: &str, _: &StepCx<'_, Hotel>) -> Check {

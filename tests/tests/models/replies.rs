@@ -31,7 +31,8 @@ async fn the_conversation_goes_on_in_the_memory_of_the_step() {
     let second = &talk.main.requests()[1];
     let asked: Vec<_> = second.messages.iter().map(|m| m.to_text()).collect();
     assert_eq!(asked, ["hi", "Where to?", "Lisbon"]);
-    let numbers: Vec<_> = talk.doc().await.memory["explore"].messages.iter().map(|m| m.seq).collect();
+    let numbers: Vec<_> =
+        talk.doc().await.memory["explore"].messages.iter().map(|m| m.seq).collect();
     assert_eq!(numbers, [0, 1, 2, 3]);
 }
 
@@ -50,7 +51,16 @@ async fn the_answer_is_streamed_in_pieces_and_kept_whole() {
     let names: Vec<_> = events.iter().map(Event::name).skip(4).collect();
     assert_eq!(
         names,
-        ["text-start", "text-delta", "text-delta", "text-delta", "text-end", "usage", "message", "turn-end"]
+        [
+            "text-start",
+            "text-delta",
+            "text-delta",
+            "text-delta",
+            "text-end",
+            "usage",
+            "message",
+            "turn-end"
+        ]
     );
     assert_eq!(talk.doc().await.memory["explore"].messages[1].to_text(), "Hello!");
 }
@@ -62,7 +72,10 @@ async fn a_tool_may_move_the_flow_and_the_next_step_speaks_through_its_own_model
     let talk = Talk::new(main);
     let _ = talk.desk.clone().text("Your name, please?");
     let outcome = talk.say("room 12").await.unwrap();
-    assert_eq!((outcome.step.as_str(), outcome.replies.join("|")), ("Desk", "Your name, please?".into()));
+    assert_eq!(
+        (outcome.step.as_str(), outcome.replies.join("|")),
+        ("Desk", "Your name, please?".into())
+    );
     assert_eq!(talk.desk.requests()[0].system.as_deref(), Some("The guest wants room 12."));
     let doc = talk.doc().await;
     // Each call has exactly one result, also the one that was not made.
