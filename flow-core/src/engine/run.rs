@@ -432,6 +432,7 @@ impl<F: Flow> Run<F> {
             Ok(error @ (Error::Store(_) | Error::Session(_))) if unrecorded => error,
             Ok(Error::Model(error)) => {
                 let place = format!("step `{}`", self.scope.step);
+                let error = Box::new(error);
                 TurnError::Model { flow: F::ID.to_owned(), place, error }.into()
             }
             Ok(other) => self.failed_step(other.into()),

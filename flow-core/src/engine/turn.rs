@@ -215,7 +215,7 @@ fn find_speakers<F: Flow>(
         let model = core.models.find(selection).map_err(|error| TurnError::Model {
             flow: F::ID.to_owned(),
             place: place.to_owned(),
-            error,
+            error: Box::new(error),
         })?;
         let name = selection.to_string().into();
         Ok(Speaker { model, name, policy: policy.clone(), sampling: Sampling::default() })

@@ -98,7 +98,7 @@ pub enum TurnError {
         /// `the flow`, or the step.
         place: String,
         /// Why.
-        error: ModelError,
+        error: Box<ModelError>,
     },
     /// A transition names a step that the flow does not have.
     #[error(

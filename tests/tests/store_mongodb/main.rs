@@ -65,6 +65,7 @@ fn document(session: &SessionId) -> SessionDoc {
         waiting: None,
         ended: None,
         error: None,
+        usage: flow_core::model::TokenUsage::default(),
         next_message: 0,
         archive: Default::default(),
         superseded: 0,
