@@ -137,7 +137,7 @@ impl<F: Flow> Run<F> {
                 delta.steps.insert(name.to_string(), fields);
             }
         }
-        if self.scope.usage != TokenUsage::default() {
+        if !self.scope.usage.is_zero() {
             let mut usage = doc.usage;
             usage += self.scope.usage;
             delta.usage = Some(usage);

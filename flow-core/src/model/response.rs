@@ -103,6 +103,11 @@ impl TokenUsage {
     pub fn new(input: u64, output: u64) -> Self {
         Self { input, output, ..Self::default() }
     }
+
+    /// Whether nothing was counted.
+    pub fn is_zero(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl std::ops::AddAssign for TokenUsage {

@@ -79,7 +79,7 @@ pub struct SessionDoc {
     #[serde(default)]
     pub error: Option<ErrorRecord>,
     /// What models have cost in this session.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "TokenUsage::is_zero")]
     pub usage: TokenUsage,
     /// The seq of the next message.
     pub next_message: u64,
