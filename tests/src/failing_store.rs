@@ -1,5 +1,6 @@
-//! A store that fails or hangs at one call, in front of a real one.
+//! A store that fails, hangs or ends the process at one call, in front of a real one.
 
+use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,11 +25,15 @@ pub enum Fault {
     HangBefore,
     /// The work is done, and the call never returns.
     HangAfter,
+    /// Nothing is done, and the process kills itself with SIGKILL.
+    KillBefore,
+    /// The work is done, and the process kills itself with SIGKILL.
+    KillAfter,
 }
 
 impl Fault {
-    /// All of them.
-    pub const ALL: [Self; 4] =
+    /// Those that the process survives.
+    pub const SURVIVED: [Self; 4] =
         [Self::FailBefore, Self::FailAfter, Self::HangBefore, Self::HangAfter];
 }
 
@@ -44,7 +49,12 @@ pub struct FailingStore {
 impl FailingStore {
     /// In front of a store. Nothing fails until a fault is armed.
     pub fn new(inner: impl SessionStore) -> Self {
-        Self { inner: Arc::new(inner), plan: Arc::default(), hanging: Arc::default() }
+        Self::shared(Arc::new(inner))
+    }
+
+    /// In front of a store that is shared with others.
+    pub fn shared(inner: Arc<dyn SessionStore>) -> Self {
+        Self { inner, plan: Arc::default(), hanging: Arc::default() }
     }
 
     /// Plans a fault for the call after the next `calls` of `open`, `commit`, `release` and
@@ -102,10 +112,20 @@ impl FailingStore {
                 self.hanging.notify_one();
                 std::future::pending::<()>().await;
             }
+            Some(Fault::KillBefore) => kill(),
+            Some(Fault::KillAfter) => {
+                drop(work.await?);
+                kill();
+            }
         }
         let source = "the connection was lost as planned".into();
         Err(StoreError::Unavailable { backend: "the store", operation: "answer", source })
     }
+}
+
+fn kill() -> ! {
+    let _ = Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
+    unreachable!("SIGKILL cannot be survived")
 }
 
 #[async_trait::async_trait]

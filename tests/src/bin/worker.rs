@@ -12,110 +12,13 @@
 #![allow(clippy::print_stdout, reason = "the parent process reads it")]
 
 use std::io::BufRead as _;
-use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use flow_core::error::StoreError;
 use flow_core::event::Event;
 use flow_core::id::SessionId;
-use flow_core::session::SessionDoc;
-use flow_core::store::{
-    Commit, Grant, ListQuery, OpenRequest, Opened, SessionStore, SessionSummary, StoreLimits,
-    StoreStats, Swept, Transcript,
-};
-use flow_core::time::Timestamp;
 use flow_core::{Engine, TurnRequest};
+use tests::failing_store::{FailingStore, Fault};
 use tests::route_flow::Route;
-
-/// A store that kills the process at one of its calls.
-struct KillingStore {
-    inner: Arc<dyn SessionStore>,
-    calls: AtomicU32,
-    kill_at: u32,
-    after: bool,
-}
-
-impl KillingStore {
-    async fn call<T>(&self, call: impl Future<Output = T>) -> T {
-        let number = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
-        let hit = number == self.kill_at;
-        if hit && !self.after {
-            kill();
-        }
-        let result = call.await;
-        if hit {
-            kill();
-        }
-        result
-    }
-}
-
-fn kill() -> ! {
-    let _ = Command::new("kill").args(["-9", &std::process::id().to_string()]).status();
-    unreachable!("SIGKILL cannot be survived")
-}
-
-#[async_trait::async_trait]
-impl SessionStore for KillingStore {
-    fn limits(&self) -> StoreLimits {
-        self.inner.limits()
-    }
-
-    fn encoded_len(&self, value: &serde_json::Value) -> u64 {
-        self.inner.encoded_len(value)
-    }
-
-    fn stats(&self) -> StoreStats {
-        self.inner.stats()
-    }
-
-    async fn open(&self, request: &OpenRequest<'_>) -> Result<Opened, StoreError> {
-        self.call(self.inner.open(request)).await
-    }
-
-    async fn renew(
-        &self,
-        id: &SessionId,
-        grant: &Grant,
-        ttl: Duration,
-    ) -> Result<Timestamp, StoreError> {
-        self.inner.renew(id, grant, ttl).await
-    }
-
-    async fn commit(&self, commit: &Commit<'_>) -> Result<(), StoreError> {
-        self.call(self.inner.commit(commit)).await
-    }
-
-    async fn release(&self, id: &SessionId, grant: &Grant) -> Result<(), StoreError> {
-        self.call(self.inner.release(id, grant)).await
-    }
-
-    async fn load(&self, id: &SessionId) -> Result<Option<SessionDoc>, StoreError> {
-        self.call(self.inner.load(id)).await
-    }
-
-    async fn create(&self, doc: &SessionDoc) -> Result<(), StoreError> {
-        self.call(self.inner.create(doc)).await
-    }
-
-    async fn delete(&self, id: &SessionId) -> Result<bool, StoreError> {
-        self.call(self.inner.delete(id)).await
-    }
-
-    async fn list(&self, query: &ListQuery) -> Result<Vec<SessionSummary>, StoreError> {
-        self.call(self.inner.list(query)).await
-    }
-
-    async fn transcript(&self, id: &SessionId) -> Result<Option<Transcript>, StoreError> {
-        self.call(self.inner.transcript(id)).await
-    }
-
-    async fn sweep(&self, limit: usize) -> Result<Swept, StoreError> {
-        self.call(self.inner.sweep(limit)).await
-    }
-}
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -126,17 +29,17 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let journal = args.next().filter(|path| path != "-").map(Into::into);
     let kill_at = args.next();
 
-    let mut store = flow_core::store::open(&address).await?;
+    let store = FailingStore::shared(flow_core::store::open(&address).await?);
     if let Some(at) = kill_at {
-        let kill_at = at.trim_end_matches(['+', '-']).parse()?;
-        let after = at.ends_with('+');
-        store = Arc::new(KillingStore { inner: store, calls: AtomicU32::new(0), kill_at, after });
+        let call: usize = at.trim_end_matches(['+', '-']).parse()?;
+        let fault = if at.ends_with('+') { Fault::KillAfter } else { Fault::KillBefore };
+        store.arm(call - 1, fault);
     }
     // A commit needs the fencing token, not time: with a short lease nobody has to wait for
     // a process that was killed. Tests that stop a process give it more.
     let lease = std::env::var("LEASE_MILLIS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     let engine = Engine::builder()
-        .shared_store(store)
+        .store(store)
         .flow(Route { journal, ..Route::default() })
         .lease(Duration::from_millis(lease))
         .build()?;
