@@ -145,6 +145,7 @@ fn schemas_are_those_of_the_golden_files() {
     settings.set_snapshot_path("golden");
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
+    settings.set_sort_maps(true);
     settings.bind(|| {
         insta::assert_json_snapshot!("nested_option_vec_enum_default", schema::<Booking>());
         insta::assert_json_snapshot!("flatten_tagged_map_tuple", schema::<Search>());

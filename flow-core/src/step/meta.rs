@@ -194,7 +194,7 @@ fn no_tool<'a>(tool: &str) -> ToolFuture<'a> {
     message = "`{Self}` does not say which tools a model may call for it",
     note = "`#[step(reply, ..)]` does; by hand: `impl ToolHost for {Self} {{ type Flow = ..; }}`"
 )]
-pub trait ToolHost: Step {
+pub trait ToolHost {
     /// The flow of the step.
     type Flow: FlowMeta;
 
