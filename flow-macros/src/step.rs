@@ -284,7 +284,8 @@ impl Args {
                 impl #impl_generics #private::ToolsRegistered for #ident #ty_generics #where_clause {}
             }
         });
-        let tool_host = (self.kind_trait() == "Reply").then(|| {
+        let is_reply = self.kind.as_ref().is_some_and(|kind| kind == "reply");
+        let tool_host = is_reply.then(|| {
             let call = self.tools.as_ref().map(|key| {
                 let call = at(key.span(), quote!(<Self as #private::StepTools>::call));
                 quote! {
