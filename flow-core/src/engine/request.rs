@@ -1,6 +1,5 @@
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::id::SessionId;
@@ -61,12 +60,10 @@ impl TurnRequest {
     }
 
     /// A value for the flow's `init` and its steps. It persists with the session, so keep
-    /// secrets out. A value that cannot be written as JSON is left out.
+    /// secrets out.
     #[must_use]
-    pub fn context(mut self, key: impl Into<String>, value: impl Serialize) -> Self {
-        if let Ok(value) = serde_json::to_value(value) {
-            self.context.insert(key.into(), value);
-        }
+    pub fn context(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.context.insert(key.into(), value.into());
         self
     }
 

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
@@ -82,11 +81,10 @@ impl<F: FlowMeta> StepHarness<F> {
         self
     }
 
-    /// A value in the context. One that cannot be written as JSON is `null`.
+    /// A value in the context.
     #[must_use]
-    pub fn context(mut self, key: &str, value: impl Serialize) -> Self {
-        let value = serde_json::to_value(value).unwrap_or(Value::Null);
-        self.scope.context.insert(key.to_owned(), value);
+    pub fn context(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.scope.context.insert(key.to_owned(), value.into());
         self
     }
 
