@@ -71,20 +71,16 @@ impl Hotel {
 #[step(reply, tools, memory = "explore", next(Checkout(Room), stay))]
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 struct Explore {
-    shown: Vec<u32>,
+    searches: u32,
 }
 
 impl Reply for Explore {
     type Flow = Hotel;
 
     fn instructions(&self, _: &Cx<'_>) -> Prompt {
-        format!(
-            "You are the assistant of a small hotel. Answer in one or two short sentences. Use the tool \
-             `search_rooms` to find rooms; never invent any. When the guest has decided on a room, call \
-             `choose_room`. Rooms shown so far: {:?}.",
-            self.shown
-        )
-        .into()
+        "You are the assistant of a small hotel. Answer in one or two short sentences. Find rooms \
+         with `search_rooms`; never invent any. Call `choose_room` when the guest has decided."
+            .into()
     }
 }
 
@@ -93,9 +89,8 @@ impl Explore {
     /// Searches free rooms for a number of people.
     #[tool]
     async fn search_rooms(&mut self, people: u8) -> Vec<Room> {
-        let rooms: Vec<Room> = ROOMS.into_iter().filter(|room| room.beds >= people).collect();
-        self.shown = rooms.iter().map(|room| room.number).collect();
-        rooms
+        self.searches += 1;
+        ROOMS.into_iter().filter(|room| room.beds >= people).collect()
     }
 
     /// The guest has decided on a room.
@@ -186,24 +181,22 @@ async fn main() -> ExitCode {
 
 async fn talk(model: Option<ModelSelection>) -> Result<()> {
     let recorded = model.is_none();
-    let selection = match model {
-        Some(model) => model,
-        None => "recorded::conversation".parse()?,
-    };
+    let model = model.map_or_else(|| "recorded::conversation".parse(), Ok)?;
     let script = ScriptedModel::new()
         .tool_call("search_rooms", json!({ "people": "2" }))
         .text("Rooms 12 (120 euros) and 21 (170 euros) are free. Which one do you like?")
         .tool_call("choose_room", json!({ "number": 12 }));
     let models: ModelCatalog = provider::catalog().model("recorded::conversation", script);
     let store = flow_core::store::open("memory").await?;
-    let hotel = Hotel { model: selection };
-    let engine = Engine::builder().shared_store(store).flow(hotel).models(models).build()?;
+    let builder = Engine::builder().shared_store(store).flow(Hotel { model });
+    let engine = builder.models(models).build()?;
 
     let mut typed = BufReader::new(tokio::io::stdin()).lines();
     let mut script = ["A room for two, please.", "The first one.", "Ada Lovelace", "3"].into_iter();
-    if recorded {
-        println!("(no --model: this is a recorded conversation)");
-    }
+    println!(
+        "{}",
+        if recorded { "(no --model: a recorded conversation)" } else { "(ask for a room)" }
+    );
     loop {
         let text =
             if recorded { script.next().map(str::to_owned) } else { typed.next_line().await? };

@@ -19,7 +19,7 @@ use crate::flow::{Flow, InitCx, Restore, StepInfo, Steps, digest};
 use crate::id::{MAX_ID_BYTES, SessionId};
 use crate::ledger::Ledger;
 use crate::message::Role;
-use crate::model::{ModelSelection, Sampling, TokenUsage};
+use crate::model::{ModelSelection, TokenUsage};
 use crate::outcome::Outcome;
 use crate::panic::catch_panic;
 use crate::session::{Delta, ErrorRecord, MAIN_MEMORY, SessionDoc, Waiting};
@@ -218,7 +218,7 @@ fn find_speakers<F: Flow>(
             error: Box::new(error),
         })?;
         let name = selection.to_string().into();
-        Ok(Speaker { model, name, policy: policy.clone(), sampling: Sampling::default() })
+        Ok(Speaker { model, name, policy: policy.clone() })
     };
     let shared = flow.config_model().map(|model| find(&model, "the flow")).transpose()?;
     let of_step = |info: &StepInfo| match info.model.map(str::parse::<ModelSelection>) {

@@ -27,7 +27,6 @@ pub(crate) struct Speaker {
     pub(crate) model: Arc<dyn ChatModel>,
     pub(crate) name: Arc<str>,
     pub(crate) policy: CallPolicy,
-    pub(crate) sampling: Sampling,
 }
 
 /// What a model has said, and where a tool has moved the flow.
@@ -52,6 +51,7 @@ impl From<ModelError> for Failed {
 /// for each flow, not for each step.
 pub(super) trait Spoken<F: FlowMeta>: Send {
     fn instructions(&self, cx: &StepCx<'_, F>) -> Prompt;
+    fn sampling(&self, cx: &StepCx<'_, F>) -> Sampling;
     fn own_tools(&self) -> Vec<ToolDefinition>;
     fn offer(&self, tools: Vec<ToolDefinition>, cx: &StepCx<'_, F>) -> Vec<ToolDefinition>;
     fn check(&self, response: &str, cx: &StepCx<'_, F>) -> Check;
@@ -69,6 +69,10 @@ where
 {
     fn instructions(&self, cx: &StepCx<'_, <S as Reply>::Flow>) -> Prompt {
         Reply::instructions(self, cx)
+    }
+
+    fn sampling(&self, cx: &StepCx<'_, <S as Reply>::Flow>) -> Sampling {
+        Reply::sampling(self, cx)
     }
 
     fn own_tools(&self) -> Vec<ToolDefinition> {
@@ -107,14 +111,14 @@ pub(super) async fn generate<F: FlowMeta>(
     let own = step.own_tools();
     let tools = step.offer(own.clone(), cx);
     let system = step.instructions(cx);
+    let sampling = step.sampling(cx);
 
     let mut messages = cx.scope.history();
     let mut refused = 0;
     let mut rounds = 0;
     loop {
-        let mut request = ChatRequest::new(messages.clone())
-            .tools(tools.clone())
-            .sampling(speaker.sampling.clone());
+        let mut request =
+            ChatRequest::new(messages.clone()).tools(tools.clone()).sampling(sampling.clone());
         if !system.as_str().is_empty() {
             request = request.system(system.as_str());
         }

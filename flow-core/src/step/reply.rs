@@ -3,7 +3,7 @@ use std::future::Future;
 use super::hooks::step_hooks;
 use super::{Crossing, FlowMeta, Gate, Prompt, Step, StepCx, kind};
 use crate::error::Result;
-use crate::model::ModelError;
+use crate::model::{ModelError, Sampling};
 use crate::tool::ToolDefinition;
 
 /// What a reply step says about a model's answer.
@@ -39,6 +39,12 @@ pub trait Reply: Step<Kind = kind::Reply> {
     fn instructions(&self, cx: &StepCx<'_, Self::Flow>) -> Prompt {
         let _ = cx;
         Prompt::default()
+    }
+
+    /// How the model picks its words. By default as the provider does.
+    fn sampling(&self, cx: &StepCx<'_, Self::Flow>) -> Sampling {
+        let _ = cx;
+        Sampling::default()
     }
 
     /// The tools that the model may call. By default those of the step alone: a model gets

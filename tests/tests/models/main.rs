@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flow_core::event::Event;
 use flow_core::model::scripted::ScriptedModel;
-use flow_core::model::{CallPolicy, ModelCatalog, ModelError};
+use flow_core::model::{CallPolicy, ModelCatalog, ModelError, Sampling};
 use flow_core::prelude::*;
 use flow_core::store::memory::MemoryStore;
 use flow_core::tool::ToolDefinition;
@@ -126,6 +126,10 @@ impl Reply for Desk {
     async fn on_enter(&mut self, room: u32, _: &mut StepCx<'_, Hotel>) -> Result<()> {
         self.room = room;
         Ok(())
+    }
+
+    fn sampling(&self, _: &StepCx<'_, Hotel>) -> Sampling {
+        Sampling::default().temperature(0.2).max_output_tokens(200)
     }
 
     fn instructions(&self, _: &StepCx<'_, Hotel>) -> Prompt {

@@ -77,6 +77,9 @@ async fn a_tool_may_move_the_flow_and_the_next_step_speaks_through_its_own_model
         ("Desk", "Your name, please?".into())
     );
     assert_eq!(talk.desk.requests()[0].system.as_deref(), Some("The guest wants room 12."));
+    let sampling = &talk.desk.requests()[0].sampling;
+    assert_eq!((sampling.temperature, sampling.max_output_tokens), (Some(0.2), Some(200)));
+    assert_eq!(talk.main.requests()[0].sampling, Sampling::default());
     let doc = talk.doc().await;
     // Each call has exactly one result, also the one that was not made.
     let kept = &doc.memory["explore"].messages;

@@ -1,4 +1,4 @@
-//! The shipping example as a person and as a script uses it.
+//! The examples as a person and as a script uses them.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
@@ -128,4 +128,30 @@ fn the_migration_example_tells_its_story() {
     ] {
         assert!(output.lines().any(|printed| printed == line), "{line}\n{output}");
     }
+}
+
+#[test]
+#[cfg(feature = "providers")]
+fn the_hotel_shows_a_recorded_conversation_when_no_model_is_named() {
+    let output = text(&Command::new(env!("CARGO_BIN_EXE_hotel")).output().unwrap());
+    assert!(output.starts_with("(no --model: a recorded conversation)\n"), "{output}");
+    let last = output.lines().last().unwrap();
+    assert!(
+        last.starts_with("Room 12 is yours, Ada Lovelace: 360 euros, booking bk_360_"),
+        "{last}"
+    );
+    let mut child = Command::new(env!("CARGO_BIN_EXE_hotel"))
+        .args(["--model", "nobody::x"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"hello\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(
+        error.starts_with("error: flow `hotel`: the model of the flow cannot be used"),
+        "{error}"
+    );
 }
