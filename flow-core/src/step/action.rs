@@ -8,6 +8,28 @@ use crate::error::Result;
 ///
 /// It runs without waiting for the user. When the process dies while it runs, it runs
 /// again; tools that it calls with [`ActionCx::tool`] then get the same idempotency key.
+///
+/// ```
+/// use flow_core::prelude::*;
+/// # #[flow(id = "f", steps(Count))] #[derive(Clone)] struct Desk;
+/// # impl Flow for Desk {}
+/// /// Counts its runs.
+/// #[step(action, next(stay))]
+/// #[derive(Default, Serialize, Deserialize, JsonSchema)]
+/// struct Count {
+///     runs: u32,
+/// }
+///
+/// impl Action for Count {
+///     type Flow = Desk;
+///
+///     async fn run(&mut self, cx: &mut ActionCx<'_, Desk>) -> Result<CountNext> {
+///         self.runs += 1;
+///         cx.say(format!("Run {}.", self.runs));
+///         Ok(CountNext::Stay)
+///     }
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is an action step but does not implement `Action`",
     note = "write `impl Action for {Self} {{ type Flow = ..; async fn run(..) .. }}`"

@@ -13,7 +13,35 @@ use crate::session::Question;
 ///
 /// A visit begins with an empty form, so nothing leaks from one visit into the next. A
 /// message is read for the empty slots first; only one that fits none of them may correct
-/// a slot that is filled. When a slot takes the whole message, no other slot reads it.
+/// a slot that is filled. When a slot takes the whole message, no other slot reads it. The
+/// slot that was asked for has the first claim on a value; a message that could mean more than
+/// one thing sets nothing, and the slot is asked for again.
+///
+/// ```
+/// use flow_core::prelude::*;
+/// # #[flow(id = "f", steps(Party))] #[derive(Clone)] struct Desk;
+/// # impl Flow for Desk {}
+/// /// Takes the size of the party.
+/// #[step(collect, next(end))]
+/// #[derive(Default, Serialize, Deserialize, JsonSchema)]
+/// struct Party {
+///     #[slot(range(1, 8), ask = "For how many?")]
+///     guests: Option<u8>,
+///     /// Anything we should know.
+///     #[slot(optional)]
+///     wish: Option<String>,
+/// }
+///
+/// impl Collect for Party {
+///     type Flow = Desk;
+///
+///     async fn complete(&mut self, data: PartyData, cx: &mut StepCx<'_, Desk>) -> Result<PartyNext> {
+///         let PartyData { guests, wish } = data; // a `u8`, and an `Option<String>`
+///         cx.say(format!("A table for {guests}{}.", if wish.is_some() { ", and your wish" } else { "" }));
+///         Ok(PartyNext::End("reserved".into()))
+///     }
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is a collect step but does not implement `Collect`",
     note = "write `impl Collect for {Self} {{ type Flow = ..; async fn complete(..) .. }}`"

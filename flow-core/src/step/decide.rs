@@ -12,6 +12,29 @@ use crate::error::Result;
 ///
 /// The verdict is made first, then acted on, so that what was decided and what follows from
 /// it can be tested apart.
+///
+/// ```
+/// use flow_core::prelude::*;
+/// # #[flow(id = "f", steps(Hours))] #[derive(Clone)] struct Desk;
+/// # impl Flow for Desk {}
+/// /// Sends long messages to a person.
+/// #[step(decide, next(end, escalate))]
+/// #[derive(Default, Serialize, Deserialize, JsonSchema)]
+/// struct Hours;
+///
+/// impl Decide for Hours {
+///     type Flow = Desk;
+///     type Verdict = bool;
+///
+///     async fn verdict(&mut self, cx: &mut StepCx<'_, Desk>) -> Result<bool> {
+///         Ok(cx.last_message().is_some_and(|message| message.len() > 500))
+///     }
+///
+///     async fn decide(&mut self, long: bool, _: &mut StepCx<'_, Desk>) -> Result<HoursNext> {
+///         Ok(if long { HoursNext::Escalate("a long message".into()) } else { HoursNext::End("short".into()) })
+///     }
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is a decide step but does not implement `Decide`",
     note = "write `impl Decide for {Self} {{ type Flow = ..; type Verdict = ..; .. }}`"

@@ -19,8 +19,29 @@ pub enum Check {
 /// A step that speaks.
 ///
 /// With an authored [`response`](Self::response) the engine says that text and asks no
-/// model. Then [`on_response`](Self::on_response) says where to go; by default the step
-/// waits for the user and speaks again on the next message.
+/// model. Else the step's model, or the flow's, answers the conversation in the step's memory:
+/// it gets the [`instructions`](Self::instructions) and the [`tools`](Self::tools), and its
+/// tool calls are made until it answers in words or a tool moves the flow. Then
+/// [`on_response`](Self::on_response) says where to go; by default the step waits for the user
+/// and speaks again on the next message.
+///
+/// ```
+/// use flow_core::prelude::*;
+/// # #[flow(id = "f", steps(Greet))] #[derive(Clone)] struct Desk;
+/// # impl Flow for Desk {}
+/// /// Greets.
+/// #[step(reply, next(stay))]
+/// #[derive(Default, Serialize, Deserialize, JsonSchema)]
+/// struct Greet;
+///
+/// impl Reply for Greet {
+///     type Flow = Desk;
+///
+///     fn response(&self, cx: &StepCx<'_, Desk>) -> Option<String> {
+///         Some(format!("You said {:?}.", cx.last_message().unwrap_or_default()))
+///     }
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is a reply step but does not implement `Reply`",
     note = "write `impl Reply for {Self} {{ type Flow = ..; .. }}`"
