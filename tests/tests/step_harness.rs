@@ -214,7 +214,7 @@ async fn a_step_tool_is_called_by_name_with_arguments_as_a_model_sends_them() {
     let mut harness = harness();
     let output = desk.call(&mut harness.cx(), "find", json!({ "guests": "2" })).await.unwrap();
     assert_eq!(output.result, json!([1, 2]));
-    assert!(output.transition.is_none());
+    assert!(output.next.is_none());
     assert_eq!(desk.shown, [1, 2]);
     assert_eq!(harness.said(), ["2 room(s)"]);
 }
@@ -224,18 +224,21 @@ async fn a_step_tool_moves_the_flow_by_the_next_enum() {
     let mut desk = Desk { shown: vec![7] };
     let mut harness = harness();
     let output = desk.call(&mut harness.cx(), "take", json!({ "number": 7 })).await.unwrap();
-    let Some(Transition::Go { step, input }) = output.transition else { panic!("{output:?}") };
+    let transition = output.into_transition();
+    let Some(Transition::Go { step, input }) = transition else { panic!("{transition:?}") };
     assert_eq!((&*step, input.take::<Room>().unwrap()), ("Booking", Room { number: 7 }));
 
     let call = json!({ "number": 7 });
     let output = desk.call(&mut harness.cx(), "take_aloud", call).await.unwrap();
     assert_eq!(output.result, "room 7 is yours");
-    assert!(matches!(output.transition, Some(Transition::Go { step, .. }) if step == "Booking"));
+    assert!(
+        matches!(output.into_transition(), Some(Transition::Go { step, .. }) if step == "Booking")
+    );
 
     let call = json!({ "number": 8 });
     let output = desk.call(&mut harness.cx(), "take_aloud", call).await.unwrap();
     assert_eq!(output.result, "there is no room 8");
-    assert!(output.transition.is_none());
+    assert!(output.next.is_none());
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::cx::Scope;
-use super::{Check, Effect, FlowMeta, Prompt, Reply, Step, StepCx, ToolFuture, ToolHost};
+use super::{Check, Effect, FlowMeta, Gate, Prompt, Reply, Step, StepCx, ToolFuture, ToolHost};
 use crate::error::{StepError, ToolError};
 use crate::event::Event;
 use crate::message::{Message, Part, Role, ToolCallPart, ToolResultPart};
@@ -15,7 +15,7 @@ use crate::model::{
     Sampling, ToolChoice, speak,
 };
 use crate::panic::catch_panic;
-use crate::tool::{ToolCx, ToolDefinition, ToolOutput};
+use crate::tool::{ToolCx, ToolDefinition, ToolOutput, WayOut};
 use crate::transition::Transition;
 
 /// How often a step may refuse an answer before its turn fails.
@@ -97,7 +97,19 @@ where
         tool: &'a str,
         arguments: Value,
     ) -> ToolFuture<'a> {
-        self.call_tool(cx, tool, arguments)
+        Box::pin(async move {
+            let output = self.call_tool(cx, tool, arguments).await?;
+            let leaves = output.next.as_ref().and_then(WayOut::of::<S>);
+            let Some(next) = leaves.filter(|next| !S::is_stay(next)) else { return Ok(output) };
+            // A model is told why the step holds its position.
+            let held = match self.verify(next, cx).await {
+                Ok(Gate::Pass) => return Ok(output),
+                Ok(Gate::Hold(reason)) => reason,
+                Err(error) => error.to_string(),
+            };
+            let reason = format!("the step holds its position: {held}");
+            Err(ToolError::Failed { tool: tool.to_owned(), reason, retryable: false })
+        })
     }
 }
 
@@ -161,9 +173,9 @@ pub(super) async fn generate<F: FlowMeta>(
             } else {
                 let own = own.iter().any(|tool| tool.name == call.name);
                 match run_tool(step, cx, &speaker.policy, &tools, own, &call).await {
-                    Ok(output) => {
-                        transition = output.transition;
-                        Ok(output.result)
+                    Ok(ToolOutput { result, next }) => {
+                        transition = next.map(WayOut::into_transition);
+                        Ok(result)
                     }
                     Err(error) => Err(error.to_string()),
                 }

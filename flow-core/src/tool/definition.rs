@@ -1,3 +1,5 @@
+use std::any::Any;
+use std::fmt;
 use std::future::Future;
 
 use serde::Serialize;
@@ -6,6 +8,7 @@ use serde_json::Value;
 
 use crate::error::{StepError, ToolError};
 use crate::id::SessionId;
+use crate::step::Step;
 use crate::transition::Transition;
 
 /// What a tool returns. Any error becomes a [`StepError`] with `?`.
@@ -27,8 +30,43 @@ pub struct ToolDefinition {
 pub struct ToolOutput {
     /// The result for the model.
     pub result: Value,
-    /// Where the flow goes, if the tool moves it.
-    pub transition: Option<Transition>,
+    /// The way out that the flow takes, if the tool moves it.
+    pub next: Option<WayOut>,
+}
+
+/// A way out of a step, whatever the step's type.
+pub struct WayOut {
+    next: Box<dyn Any + Send + Sync>,
+    transition: fn(Box<dyn Any + Send + Sync>) -> Transition,
+}
+
+impl WayOut {
+    /// Takes a way out of the step `S`.
+    pub fn new<S: Step>(next: S::Next) -> Self {
+        Self {
+            next: Box::new(next),
+            transition: |next| match next.downcast::<S::Next>() {
+                Ok(next) => S::transition(*next),
+                Err(_) => unreachable!("`new` has put the next-enum of this step in"),
+            },
+        }
+    }
+
+    /// The next-enum of the step `S`, if it is one.
+    pub fn of<S: Step>(&self) -> Option<&S::Next> {
+        self.next.downcast_ref()
+    }
+
+    /// The transition that it stands for.
+    pub fn into_transition(self) -> Transition {
+        (self.transition)(self.next)
+    }
+}
+
+impl fmt::Debug for WayOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WayOut(..)")
+    }
 }
 
 /// A result for the model together with a way out of the step.
@@ -167,13 +205,18 @@ pub trait FlowTools: Sized + Sync {
 }
 
 impl ToolOutput {
-    /// A result without a transition.
+    /// Where the flow goes, if the tool moves it.
+    pub fn into_transition(self) -> Option<Transition> {
+        self.next.map(WayOut::into_transition)
+    }
+
+    /// A result that does not move the flow.
     ///
     /// # Errors
     /// When the result cannot be written as JSON.
     pub fn value<T: Serialize>(tool: &str, result: T) -> Result<Self, ToolError> {
         let result = serde_json::to_value(result)
             .map_err(|e| ToolError::Result { tool: tool.to_owned(), reason: e.to_string() })?;
-        Ok(Self { result, transition: None })
+        Ok(Self { result, next: None })
     }
 }

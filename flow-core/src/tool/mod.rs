@@ -12,5 +12,5 @@ pub mod returns;
 pub mod signature;
 
 pub use definition::{
-    FlowTools, ToolCall, ToolCx, ToolDefinition, ToolOutcome, ToolOutput, ToolResult,
+    FlowTools, ToolCall, ToolCx, ToolDefinition, ToolOutcome, ToolOutput, ToolResult, WayOut,
 };

@@ -15,7 +15,7 @@ use std::marker::PhantomData;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{ToolCall, ToolCx, ToolOutcome, ToolOutput};
+use super::{ToolCall, ToolCx, ToolOutcome, ToolOutput, WayOut};
 use crate::error::{StepError, ToolError};
 use crate::step::Step;
 use crate::transition::Next;
@@ -240,7 +240,7 @@ impl Outcome {
         outcome: ToolOutcome<T, N>,
     ) -> Result<ToolOutput, ToolError> {
         let mut output = ToolOutput::value(tool, outcome.result)?;
-        output.transition = outcome.next.map(|next| S::transition(next.own()));
+        output.next = outcome.next.map(|next| WayOut::new::<S>(next.own()));
         Ok(output)
     }
 }
@@ -256,7 +256,7 @@ impl Moves {
         _: &str,
         next: N,
     ) -> Result<ToolOutput, ToolError> {
-        Ok(ToolOutput { result: Value::Null, transition: Some(S::transition(next.own())) })
+        Ok(ToolOutput { result: Value::Null, next: Some(WayOut::new::<S>(next.own())) })
     }
 }
 

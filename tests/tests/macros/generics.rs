@@ -154,7 +154,7 @@ async fn tools_of_a_generic_step_and_flow_work() {
     let mut step = Load::<Texts, 3>::default();
     let output =
         StepTools::call(&mut step, &mut harness.cx(), "load", json!({ "id": 7 })).await.unwrap();
-    match output.transition {
+    match output.into_transition() {
         Some(Transition::Go { step, input }) => {
             assert_eq!(step, "Show");
             assert_eq!(input.take::<Loaded<Texts>>().unwrap().0, "row 7");

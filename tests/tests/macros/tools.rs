@@ -318,7 +318,7 @@ async fn a_step_dispatches_by_name() {
     let mut step = Explore::default();
     let output = call(&mut step, "search", json!({ "city": "Ulm", "nights": "2" })).await.unwrap();
     assert_eq!(output.result, json!(["Ulm", "Ulm"]));
-    assert!(output.transition.is_none());
+    assert!(output.next.is_none());
     assert_eq!(step.seen, ["Ulm"]);
 
     let two = call(&mut step, "two-args", json!({ "city": "Bonn", "n": 1 })).await.unwrap();
@@ -344,7 +344,7 @@ async fn a_tool_moves_the_flow_with_or_without_a_result() {
     for (tool, result) in [("pick", Value::Null), ("pick_aloud", json!("picked"))] {
         let output = call(&mut step, tool, json!({ "city": "Ulm" })).await.unwrap();
         assert_eq!(output.result, result);
-        match output.transition {
+        match output.into_transition() {
             Some(Transition::Go { step, input }) => {
                 assert_eq!(step, "Farewell");
                 assert_eq!(input.take::<String>().unwrap(), "Ulm");

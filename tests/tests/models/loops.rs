@@ -132,3 +132,16 @@ async fn a_turn_that_fails_in_the_loop_leaves_no_call_without_a_result() {
     let doc = talk.doc().await;
     assert_eq!(doc.memory["explore"].messages.len(), 2, "the history is as it was");
 }
+
+#[tokio::test]
+async fn a_way_out_that_a_tool_takes_has_to_pass_the_gate_of_the_step() {
+    let main = ScriptedModel::new().tool_call("choose", json!({ "room": 13 })).text("Another one?");
+    let talk = Talk::new(main);
+    let outcome = talk.say("room 13").await.unwrap();
+    assert_eq!(
+        (outcome.step.as_str(), outcome.replies.join("|")),
+        ("Explore", "Another one?".into())
+    );
+    let told = &results(&talk.main)[0];
+    assert!(told.is_error && told.content.ends_with("room 13 is being painted"), "{told:?}");
+}

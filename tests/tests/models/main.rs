@@ -66,6 +66,13 @@ impl Reply for Explore {
         if response.contains("darn") { Check::Retry("Do not swear.".into()) } else { Check::Accept }
     }
 
+    async fn verify(&mut self, next: &ExploreNext, _: &mut StepCx<'_, Hotel>) -> Result<Gate> {
+        Ok(match next {
+            ExploreNext::Desk(13) => Gate::Hold("room 13 is being painted".into()),
+            _ => Gate::Pass,
+        })
+    }
+
     async fn on_model_error(
         &mut self,
         error: &ModelError,
