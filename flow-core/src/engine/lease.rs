@@ -10,8 +10,9 @@ use super::Core;
 use super::turn::cancelled;
 use crate::error::{Error, SessionError, StoreError};
 use crate::id::SessionId;
+use crate::ledger::Ledger;
 use crate::session::{Delta, ErrorRecord, Status};
-use crate::store::{Commit, Grant, SessionStore};
+use crate::store::{Grant, SessionStore};
 use crate::time::Timestamp;
 
 /// A lease while a turn runs: it is renewed in the background, and given back even when the
@@ -65,7 +66,7 @@ impl Held {
     /// Records an error in the document as it was last committed, and gives the lease back.
     pub(super) async fn record(mut self, error: &Error) {
         if let Some(grant) = self.grant.take() {
-            record_failure(&*self.store, &self.session, grant, error, self.now).await;
+            record_failure(&self.store, &self.session, grant, error, self.now).await;
         }
     }
 }
@@ -80,7 +81,7 @@ impl Drop for Held {
             let session = self.session.clone();
             let now = self.now;
             runtime.spawn(async move {
-                record_failure(&*store, &session, grant, &cancelled(&session), now).await;
+                record_failure(&store, &session, grant, &cancelled(&session), now).await;
             });
         }
     }
@@ -110,7 +111,7 @@ async fn renew(
 
 /// Leaves the document at its last commit, with the error recorded and the lease given back.
 async fn record_failure(
-    store: &dyn SessionStore,
+    store: &Arc<dyn SessionStore>,
     session: &SessionId,
     grant: Grant,
     error: &Error,
@@ -130,7 +131,7 @@ async fn record_failure(
     };
     let stored = if untouched { None } else { store.load(session).await.ok().flatten() };
     let recorded = match stored {
-        Some(mut doc) if doc.lease.token == grant.token => {
+        Some(doc) if doc.lease.token == grant.token => {
             let delta = Delta {
                 // What has ended stays so.
                 status: doc.ended.is_none().then_some(Status::Failed),
@@ -138,19 +139,7 @@ async fn record_failure(
                 updated_at: Some(now),
                 ..Delta::default()
             };
-            delta.apply(&mut doc);
-            let base = doc.revision;
-            doc.revision += 1;
-            let commit = Commit {
-                grant: &grant,
-                base,
-                doc: &doc,
-                delta: &delta,
-                archive: &[],
-                supersede: None,
-                release: true,
-            };
-            store.commit(&commit).await.is_ok()
+            Ledger::new(store.clone(), grant.clone(), doc).commit(delta, &[], true).await.is_ok()
         }
         _ => false,
     };

@@ -252,7 +252,7 @@ async fn prepare<F: Flow>(
     })?;
     let steps = flow.define_steps(slot.declared.clone());
     let (steps, digest) = if steps.is_same(&slot.checked) {
-        (slot.checked.clone(), slot.digest.clone())
+        (steps, slot.digest.clone())
     } else {
         check_steps(&flow, &steps)?;
         let digest = digest(&steps).into();
