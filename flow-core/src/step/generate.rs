@@ -1,33 +1,22 @@
 //! Lets a model speak for a reply step: the tool loop.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::cx::Scope;
+use super::speaker::ask;
 use super::{Check, Effect, FlowMeta, Gate, Prompt, Reply, Step, StepCx, ToolFuture, ToolHost};
 use crate::error::{StepError, ToolError};
 use crate::event::Event;
 use crate::message::{Message, Part, Role, ToolCallPart, ToolResultPart};
-use crate::model::{
-    CallPolicy, ChatModel, ChatRequest, ChatResponse, FinishReason, ModelError, ModelEvent,
-    Sampling, ToolChoice, speak,
-};
+use crate::model::{CallPolicy, ChatRequest, ModelError, Sampling, ToolChoice};
 use crate::panic::catch_panic;
 use crate::tool::{ToolCx, ToolDefinition, ToolOutput, WayOut};
 use crate::transition::Transition;
 
 /// How often a step may refuse an answer before its turn fails.
 pub const CHECK_RETRIES: u32 = 2;
-
-/// A model that a step may speak through, and how it is called.
-#[derive(Clone)]
-pub(crate) struct Speaker {
-    pub(crate) model: Arc<dyn ChatModel>,
-    pub(crate) name: Arc<str>,
-    pub(crate) policy: CallPolicy,
-}
 
 /// What a model has said, and where a tool has moved the flow.
 pub(super) struct Generated {
@@ -188,41 +177,6 @@ pub(super) async fn generate<F: FlowMeta>(
             return Ok(Generated { text: String::new(), transition });
         }
     }
-}
-
-/// Calls the model, tells listeners its pieces, counts its tokens.
-async fn ask(
-    scope: &mut Scope,
-    speaker: &Speaker,
-    request: &ChatRequest,
-) -> Result<ChatResponse, ModelError> {
-    let events = scope.events.clone();
-    let step = scope.step.clone();
-    let observe = |event: ModelEvent| {
-        if let ModelEvent::TextDelta(text) = event {
-            let step = step.clone();
-            events.emit(|| Event::TextDelta { step, text });
-        }
-    };
-    let begin = || {
-        let step = step.clone();
-        events.emit(|| Event::TextStart { step });
-    };
-    let name = &speaker.name;
-    let response = speak(&*speaker.model, name, request, &speaker.policy, &begin, &observe).await?;
-    scope.events.emit(|| Event::TextEnd { step: step.clone() });
-    let usage = response.usage;
-    scope.usage += usage;
-    scope.events.emit(|| Event::Usage { step: step.clone(), model: name.to_string(), usage });
-    let model = || name.to_string();
-    if response.finish == FinishReason::Refusal {
-        return Err(ModelError::Refused { model: model(), reason: response.text() });
-    }
-    if response.text().is_empty() && response.tool_calls().next().is_none() {
-        let reason = "it has neither text nor a tool call".to_owned();
-        return Err(ModelError::Malformed { model: model(), reason });
-    }
-    Ok(response)
 }
 
 /// Calls one tool of the step or of the flow.

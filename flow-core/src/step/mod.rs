@@ -26,6 +26,7 @@ mod registry;
 mod reply;
 pub mod resolve;
 mod slot;
+mod speaker;
 
 pub use action::Action;
 pub use collect::Collect;
@@ -35,7 +36,7 @@ pub use decide::Decide;
 pub(crate) use driver::{Arrival, DynStep, arrive, dispatch};
 pub use driver::{FlowOf, StepKind};
 pub use generate::CHECK_RETRIES;
-pub(crate) use generate::Speaker;
+
 pub use hooks::{Crossing, Gate};
 pub use meta::{
     FlowMeta, HasStep, Kind, Prompt, Step, StepTools, ToolFuture, ToolHost, ToolsRegistered, kind,
@@ -44,3 +45,4 @@ pub(crate) use registry::{Misfit, read};
 pub use registry::{StepEntry, StepInfo, Steps};
 pub use reply::{Check, Reply};
 pub use slot::{Form, Pattern, Resolver, Slot, SlotField};
+pub(crate) use speaker::Speaker;
