@@ -76,6 +76,7 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
             EffectRecord { tool: "charge".into(), at: time(1_000) },
         )]),
         waiting: Some(Waiting::Message { question: Some(question) }),
+        wake_at: Some(time(86_400_000 * 36_400)),
         ended: None,
         error: Some(ErrorRecord {
             code: "model-failed".into(),
