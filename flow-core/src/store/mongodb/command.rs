@@ -114,7 +114,7 @@ pub(super) fn abandoned() -> Document {
 /// Frees a lease; a session that was at work then waits, and is due.
 pub(super) fn free(token: i64) -> Vec<Document> {
     let at_work = doc! { "$eq": ["$status", "running"] };
-    // A field that is missing is no number to `$min`.
+    // `$min` passes over a field that is missing.
     let due = doc! { "$min": ["$wake_at", "$$NOW"] };
     vec![doc! { "$set": {
         "lease": { "$literal": { "holder": Bson::Null, "token": token, "until": Bson::Null } },
@@ -276,10 +276,11 @@ fn parts(delta: &Delta) -> Result<Document, serde_json::Error> {
         set.insert("expires_at", codec::optional_date(at));
     }
     let mut unset = Document::new();
-    match *wake_at {
-        Some(Some(at)) => drop(set.insert(codec::WAKE_AT, codec::date(at))),
-        Some(None) => drop(unset.insert(codec::WAKE_AT, "")),
-        None => {}
+    if let Some(at) = *wake_at {
+        match at {
+            Some(at) => set.insert(codec::WAKE_AT, codec::date(at)),
+            None => unset.insert(codec::WAKE_AT, ""),
+        };
     }
     let mut update = doc! { "$set": set };
     if !unset.is_empty() {

@@ -527,7 +527,11 @@ fn summary(document: Document) -> Result<SessionSummary, StoreError> {
         status,
         current_step: text("current_step")?,
         owner: document.get_str("owner").ok().map(str::to_owned),
-        wake_at: document.contains_key(codec::WAKE_AT).then(|| date(codec::WAKE_AT)).transpose()?,
+        wake_at: document
+            .get_datetime(codec::WAKE_AT)
+            .ok()
+            .map(|_| date(codec::WAKE_AT))
+            .transpose()?,
         created_at: date("created_at")?,
         updated_at: date("updated_at")?,
         id: id.clone(),

@@ -16,13 +16,11 @@ use crate::store::Grant;
 use crate::time::Timestamp;
 
 const FIND: &str = "\
-    SELECT key, flow, format, version, token, holder, lease_until, status, revision, wake_at, \
-    doc \
-    FROM sessions LEFT JOIN documents ON session = key WHERE id = ?1";
+    SELECT key, flow, format, version, token, holder, lease_until, status, revision, \
+    wake_at, doc FROM sessions LEFT JOIN documents ON session = key WHERE id = ?1";
 const LEASE: &str = "\
-    SELECT key, token, holder, revision, status IS NOT NULL AS committed, flow, owner, wake_at, \
-    expires_at \
-    FROM sessions WHERE id = ?1";
+    SELECT key, token, holder, revision, status IS NOT NULL AS committed, flow, owner, \
+    wake_at, expires_at FROM sessions WHERE id = ?1";
 const ADD_OPENED: &str = "\
     INSERT INTO sessions (id, token, holder, lease_until) \
     SELECT ?1, token + 1, ?2, ?3 FROM fence RETURNING token";
