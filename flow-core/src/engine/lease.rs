@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::Core;
 use super::turn::cancelled;
-use crate::error::{Error, SessionError, StoreError};
+use crate::error::{EffectError, Error, SessionError, StoreError};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
 use crate::session::{Delta, ErrorRecord, Status};
@@ -120,7 +120,9 @@ async fn record_failure(
     // Documents that cannot be used as they are stay as they are. When the store is gone or
     // the lease is lost, the lease runs out by itself.
     let untouched = match error {
-        Error::Store(_) | Error::Build(_) => true,
+        Error::Store(_)
+        | Error::Build(_)
+        | Error::Effect(EffectError::NotWaiting { .. } | EffectError::Rejected { .. }) => true,
         Error::Session(error) => !matches!(
             error,
             SessionError::TooLarge { .. }

@@ -7,6 +7,7 @@
 
 mod build;
 mod commit;
+mod delivery;
 mod handle;
 mod lease;
 mod migrate;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use build::EngineBuilder;
+pub use delivery::Delivery;
 pub use handle::TurnHandle;
 pub use migrate::{MIGRATE_BATCH, MigrateEvent, MigrateOptions, MigrateReport};
 pub use request::{TurnOutcome, TurnRequest};
@@ -53,10 +55,10 @@ pub enum Durability {
     /// One commit at the end of the turn. A crash repeats the whole turn. Fit for turns
     /// without effects on the outside.
     Turn,
-    /// As [`Crossing`](Self::Crossing), and also before each tool call of an action. A crash
-    /// repeats the step that was running; its tools learn from
-    /// [`ToolCx::is_repeated`](crate::tool::ToolCx::is_repeated) which calls may have done
-    /// their work already.
+    /// As [`Crossing`](Self::Crossing), and also before each [effect](crate::effect) of an
+    /// action. A crash repeats the step that was running, and the effects that ran; those
+    /// that are recorded as over are not done again. A tool that is called again learns it
+    /// from [`ToolCx::is_repeated`](crate::tool::ToolCx::is_repeated).
     Effect,
 }
 
@@ -150,6 +152,25 @@ impl Engine {
     pub fn turn_of(&self, flow: &str, request: TurnRequest) -> TurnHandle {
         let flow = self.flow(flow);
         TurnHandle::spawn(self.core.clone(), flow, request)
+    }
+
+    /// Delivers an answer to a request, or a signal, and runs the session on with it.
+    ///
+    /// The answer is committed before anything runs, so a crash after it loses nothing. To
+    /// follow the events, run a [`turn_of`](Self::turn_of) the flow with
+    /// [`TurnRequest::deliver`].
+    ///
+    /// # Errors
+    /// [`EffectError::NotWaiting`](crate::error::EffectError::NotWaiting) and
+    /// [`EffectError::Rejected`](crate::error::EffectError::Rejected), with which nothing has
+    /// changed; and those of a turn.
+    pub async fn deliver(
+        &self,
+        session: SessionId,
+        delivery: Delivery,
+    ) -> Result<TurnOutcome, Error> {
+        let flow = self.session(session.clone()).load().await?.flow.id;
+        self.turn_of(&flow, TurnRequest::new(session).deliver(delivery)).await
     }
 
     /// One session: to look at it, to delete it, to read its transcript.

@@ -2,9 +2,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::Delivery;
 use crate::id::SessionId;
 use crate::outcome::Outcome;
-use crate::session::Question;
+use crate::session::{Interrupt, Question};
 
 /// One turn to run.
 ///
@@ -24,6 +25,7 @@ pub struct TurnRequest {
     pub(crate) context: Map<String, Value>,
     pub(crate) owner: Option<String>,
     pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) delivery: Option<Delivery>,
 }
 
 impl TurnRequest {
@@ -37,7 +39,18 @@ impl TurnRequest {
             context: Map::new(),
             owner: None,
             labels: BTreeMap::new(),
+            delivery: None,
         }
+    }
+
+    /// Delivers an answer in place of a message. Its
+    /// [`signal_id`](Delivery::signal_id) is the id of the turn.
+    #[must_use]
+    pub fn deliver(mut self, delivery: Delivery) -> Self {
+        self.message = None;
+        self.turn_id = delivery.turn_id();
+        self.delivery = Some(delivery);
+        self
     }
 
     /// What the user says.
@@ -108,6 +121,14 @@ impl TurnOutcome {
         match &self.outcome {
             Outcome::Waiting { question } => question.as_ref(),
             _ => None,
+        }
+    }
+
+    /// What the session waits for besides a message.
+    pub fn interrupts(&self) -> &[Interrupt] {
+        match &self.outcome {
+            Outcome::Suspended { interrupts } => interrupts,
+            _ => &[],
         }
     }
 

@@ -53,7 +53,7 @@ async fn a_delta_is_stored_as_it_is_applied_in_memory() {
             keep: 0,
         },
         effects: Some(
-            [("$1.x".to_owned(), EffectRecord { tool: "Charge".into(), at: at(8) })].into(),
+            [("$1.x".to_owned(), EffectRecord::tool("Charge", at(8)))].into(),
         ),
         ended: Some(Some("$done".into())),
         waiting: Some(Some(flow_core::session::Waiting::Escalation { reason: "$why".into() })),
