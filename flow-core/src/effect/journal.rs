@@ -147,113 +147,6 @@ impl Journal {
     }
 
     /// How many effects the runs of this visit that are over have made.
-    base: Place,
-    /// The place of the next effect of the run.
-    next: Place,
-    records: BTreeMap<Place, (String, EffectRecord)>,
-    /// The recorded effects that the run has come to.
-    reached: BTreeSet<Place>,
-    /// The failed effects after which the run has begun another one.
-    handled: BTreeSet<Place>,
-    /// Whether the run has failed, and the flow has handled that.
-    failed: bool,
-    /// Whether the run has to do what the records say. Else it may be another run, about
-    /// another message, and the first difference ends the validity of the records.
-    strict: bool,
-    /// How many effects are doing something.
-    running: u32,
-    /// What the run waits for.
-    waiting: BTreeMap<Place, Interrupt>,
-    diverged: Option<(String, String, Place)>,
-}
-
-/// An effect that begins.
-#[derive(Debug)]
-pub(crate) enum Begun {
-    /// It is over already.
-    Replayed(EffectOutcome),
-    /// It is to be done, or to be waited for.
-    Fresh {
-        place: Place,
-        key: String,
-        /// When it is over by itself, if that is recorded.
-        due: Option<Timestamp>,
-        /// Whether it was begun before.
-        repeated: bool,
-    },
-}
-
-/// Counts an effect that does something, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Running<'a>(&'a Journal);
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.0.lock().running -= 1;
-    }
-}
-
-impl Default for Journal {
-    fn default() -> Self {
-        Self(Mutex::new(Inner::new("".into())))
-    }
-}
-
-impl Journal {
-    /// Begins with what is recorded of a visit.
-    pub(crate) fn load(
-        &self,
-        (session, visit, step): (&str, u64, Arc<str>),
-        base: Place,
-        records: &BTreeMap<String, EffectRecord>,
-        strict: bool,
-    ) {
-        let prefix = format!("{session}:{visit}:");
-        let records = records.iter().filter_map(|(key, record)| {
-            let place = key.strip_prefix(&prefix)?.split(':').next()?.parse().ok()?;
-            Some((place, (key.clone(), record.clone())))
-        });
-        let records = records.collect();
-        *self.lock() = Inner {
-            session: session.to_owned(),
-            visit,
-            base,
-            next: base,
-            records,
-            strict,
-            ..Inner::new(step)
-        };
-    }
-
-    /// Begins the next visit.
-    pub(crate) fn enter(&self, visit: u64, step: Arc<str>) {
-        let mut inner = self.lock();
-        let session = std::mem::take(&mut inner.session);
-        *inner = Inner { session, visit, ..Inner::new(step) };
-    }
-
-    /// A run of the action begins.
-    pub(crate) fn begin_run(&self) {
-        let mut inner = self.lock();
-        inner.next = inner.base;
-        inner.running = 0;
-        inner.waiting.clear();
-        inner.reached.clear();
-        inner.handled.clear();
-        inner.diverged = None;
-        inner.failed = false;
-    }
-
-    /// The run is over, and what it has done counts.
-    pub(crate) fn complete_run(&self) {
-        let mut inner = self.lock();
-        inner.base = inner.next;
-        inner.records.clear();
-        inner.waiting.clear();
-        inner.strict = false;
-    }
-
-    /// How many effects the runs of this visit that are over have made.
     pub(crate) fn base(&self) -> Place {
         self.lock().base
     }
@@ -353,7 +246,9 @@ impl Journal {
     /// The run waits for an answer at a place.
     pub(crate) fn wait(&self, place: Place, make: impl FnOnce(String, String) -> Interrupt) {
         let mut inner = self.lock();
-        let request_id = format!("{}-{place}", inner.visit);
+        // A request that is made anew after a denial is another one.
+        let at = inner.records.get(&place).map_or(0, |(_, record)| record.at.as_millis());
+        let request_id = format!("{}-{place}-{at:x}", inner.visit);
         let interrupt = make(request_id, inner.step.to_string());
         inner.waiting.insert(place, interrupt);
     }
@@ -368,7 +263,7 @@ impl Journal {
         let mut inner = self.lock();
         let place = request_id
             .strip_prefix(&format!("{}-", inner.visit))
-            .and_then(|place| place.parse::<Place>().ok());
+            .and_then(|place| place.split('-').next()?.parse::<Place>().ok());
         if let Some((_, record)) = place.and_then(|place| inner.records.get_mut(&place)) {
             record.outcome = Some(outcome);
         }

@@ -16,6 +16,7 @@ mod request;
 mod restore;
 mod run;
 mod session;
+mod sweep;
 mod turn;
 
 use std::collections::BTreeMap;
@@ -28,7 +29,9 @@ pub use delivery::Delivery;
 pub use handle::TurnHandle;
 pub use migrate::{MIGRATE_BATCH, MigrateEvent, MigrateOptions, MigrateReport};
 pub use request::{TurnOutcome, TurnRequest};
-pub use session::{SessionHandle, SweepReport};
+pub use lease::WAKE_RETRY;
+pub use session::SessionHandle;
+pub use sweep::{SWEEP_CONCURRENCY, SweepReport};
 
 use crate::error::{Error, TurnError};
 use crate::flow::{Flow, Graph};
@@ -184,15 +187,6 @@ impl Engine {
     /// When the store cannot be reached.
     pub async fn sessions(&self, query: &ListQuery) -> Result<Vec<SessionSummary>, Error> {
         Ok(self.core.store.list(query).await?)
-    }
-
-    /// Frees the sessions whose worker died (those whose lease has ended without being given
-    /// back) and deletes those that have expired. Any number of engines may sweep at once.
-    ///
-    /// # Errors
-    /// When the store cannot be reached.
-    pub async fn sweep(&self) -> Result<SweepReport, Error> {
-        session::sweep(&*self.core.store).await
     }
 
     /// The picture of a registered flow.

@@ -26,6 +26,8 @@ pub struct TurnRequest {
     pub(crate) owner: Option<String>,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) delivery: Option<Delivery>,
+    /// Whether the turn is a sweeper's, for a session that is due.
+    pub(crate) wakes: bool,
 }
 
 impl TurnRequest {
@@ -40,7 +42,13 @@ impl TurnRequest {
             owner: None,
             labels: BTreeMap::new(),
             delivery: None,
+            wakes: false,
         }
+    }
+
+    /// A turn for a session that is due.
+    pub(super) fn wake(session: SessionId) -> Self {
+        Self { wakes: true, ..Self::new(session) }
     }
 
     /// Delivers an answer in place of a message. Its

@@ -7,10 +7,7 @@ use crate::error::{Error, SessionError, StoreError};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
 use crate::session::{Delta, SessionDoc, Status, Visit, Waiting};
-use crate::store::{OpenRequest, SessionStore, Transcript};
-
-/// How many sessions one call of the store frees.
-const SWEEP_BATCH: usize = 100;
+use crate::store::{OpenRequest, Transcript};
 
 /// One session, from outside of its turns.
 #[derive(Clone)]
@@ -167,28 +164,5 @@ impl SessionHandle {
 impl fmt::Debug for SessionHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("SessionHandle").field(&self.id).finish()
-    }
-}
-
-/// What a sweep did.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SweepReport {
-    /// The sessions whose worker had died, and which are free now.
-    pub freed: Vec<SessionId>,
-    /// How many expired sessions were deleted.
-    pub expired: u64,
-}
-
-pub(super) async fn sweep(store: &dyn SessionStore) -> Result<SweepReport, Error> {
-    let mut report = SweepReport::default();
-    loop {
-        let swept = store.sweep(SWEEP_BATCH).await?;
-        let freed = swept.freed.len();
-        report.freed.extend(swept.freed);
-        report.expired += swept.expired;
-        if freed < SWEEP_BATCH {
-            return Ok(report);
-        }
     }
 }

@@ -134,6 +134,14 @@ async fn take_turn<F: Flow>(
         return Ok(outcome);
     }
 
+    if prepared.request.wakes {
+        let wake_at = opened.doc.as_ref().and_then(|doc| doc.wake_at);
+        if wake_at.is_none_or(|wake_at| wake_at > core.clock.now()) {
+            let _ = tokio::time::timeout(patience(core), held.give_back()).await;
+            return Err(TurnError::NotDue { session: session.to_string() }.into());
+        }
+    }
+
     prepared.closing = held.closing.clone();
     let work = catch_panic(work(core, prepared, opened.doc, &opened.grant, events));
     let result = tokio::select! {
@@ -361,7 +369,10 @@ async fn work<F: Flow>(
     let delivery = request.delivery.as_ref().filter(|_| !resumed);
     let answers = answer(session.as_str(), &pending, delivery, now).map_err(Error::from)?;
     // A session that was interrupted after an answer was committed runs on with that.
-    let holds = !pending.is_empty() && answers.over.is_empty() && doc.status == Status::Waiting;
+    let holds = !pending.is_empty()
+        && answers.over.is_empty()
+        && doc.status == Status::Waiting
+        && !request.wakes;
     let said = request.message.filter(|_| !resumed);
     let goes_on = said.is_none();
     let mut message = doc.visit.message.clone();
