@@ -126,8 +126,7 @@ impl<F: Flow> Run<F> {
         }
         drop(doc);
         let now = self.core.clock.now();
-        let delta =
-            Delta { effects: Some(effects), updated_at: Some(now), ..Delta::default() };
+        let delta = Delta { effects: Some(effects), updated_at: Some(now), ..Delta::default() };
         self.ledger().commit(delta, &[], false).await
     }
 

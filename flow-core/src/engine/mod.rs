@@ -27,9 +27,9 @@ use std::time::Duration;
 pub use build::EngineBuilder;
 pub use delivery::Delivery;
 pub use handle::TurnHandle;
+pub use lease::WAKE_RETRY;
 pub use migrate::{MIGRATE_BATCH, MigrateEvent, MigrateOptions, MigrateReport};
 pub use request::{TurnOutcome, TurnRequest};
-pub use lease::WAKE_RETRY;
 pub use session::SessionHandle;
 pub use sweep::{SWEEP_CONCURRENCY, SweepReport};
 

@@ -313,9 +313,9 @@ impl<F: Flow> Run<F> {
         let Some(Before { state, fields, message }) = self.before.take() else { return Ok(()) };
         self.state = read(state).map_err(|misfit| self.unreadable("state", misfit))?;
         let entry = self.steps.at(self.cursor);
-        let step = entry.load(fields).map_err(|misfit| {
-            self.unreadable(&format!("steps.{}", entry.info().name), misfit)
-        })?;
+        let step = entry
+            .load(fields)
+            .map_err(|misfit| self.unreadable(&format!("steps.{}", entry.info().name), misfit))?;
         self.live[self.cursor] = Some(step);
         self.scope.message = message;
         Ok(())

@@ -311,14 +311,14 @@ async fn work<F: Flow>(
                 let to = ledger.doc().version;
                 events.emit(|| Event::SessionMigrated { from: version, to });
             }
-            let kept =
-                flow.on_restore_session_doc(SessionDoc::clone(&ledger.doc())).await.map_err(|error| {
-                    TurnError::Hook {
-                        flow: F::ID.to_owned(),
-                        session: session.to_string(),
-                        hook: "on_restore_session_doc",
-                        error,
-                    }
+            let kept = flow
+                .on_restore_session_doc(SessionDoc::clone(&ledger.doc()))
+                .await
+                .map_err(|error| TurnError::Hook {
+                    flow: F::ID.to_owned(),
+                    session: session.to_string(),
+                    hook: "on_restore_session_doc",
+                    error,
                 })?;
             match kept {
                 Restore::Keep(doc) => keep(&mut ledger, *doc),
@@ -377,7 +377,9 @@ async fn work<F: Flow>(
     let goes_on = said.is_none();
     let mut message = doc.visit.message.clone();
     let mut last_message = doc.visit.heard.clone().or_else(|| message.clone());
-    if pending.is_empty() && let Some(said) = &said {
+    if pending.is_empty()
+        && let Some(said) = &said
+    {
         message = Some(said.clone());
         last_message.clone_from(&message);
     }

@@ -118,9 +118,8 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
         let begun = scope.begin(EffectKind::Run, name, None);
         let name = name.to_owned();
         async move {
-            let work = |_, _| async {
-                work().await.map_err(|error| ErrorRecord::of_step(&error.into()))
-            };
+            let work =
+                |_, _| async { work().await.map_err(|error| ErrorRecord::of_step(&error.into())) };
             scope.perform(&name, begun?, work).await
         }
     }
@@ -474,9 +473,8 @@ impl Scope {
         }
         let expired = || EffectError::Expired { request: wait.name.clone() };
         let on_expiry = due.map(|_| {
-            wait.on_expiry.unwrap_or_else(|| {
-                EffectOutcome::Error(ErrorRecord::from(&Error::from(expired())))
-            })
+            wait.on_expiry
+                .unwrap_or_else(|| EffectOutcome::Error(ErrorRecord::from(&Error::from(expired()))))
         });
         self.journal.wait(place, |request_id, step| Interrupt {
             request_id,

@@ -1,10 +1,11 @@
 //! Actions that fail, and actions whose code is another one than that which waited.
 
+use flow_core::TurnRequest;
 use flow_core::engine::Delivery;
 use flow_core::error::{EffectError, Error};
 use flow_core::session::Status;
 
-use super::{DURABILITIES, Durability, session, setup};
+use super::{DURABILITIES, Durability, Script, session, setup};
 
 #[tokio::test]
 async fn a_turn_that_is_sent_again_makes_only_what_failed_again() {
@@ -125,4 +126,31 @@ async fn another_build_of_the_flow_goes_on_when_the_action_fits_and_says_so_when
     assert_ne!(after, &digest);
     setup.restart(|flow| flow.other = None);
     assert_eq!(setup.go_on().await.unwrap().replies, ["approved: true", "receipt for 2"]);
+}
+
+#[tokio::test]
+async fn a_call_that_was_cut_off_is_made_again_with_its_key() {
+    for durability in DURABILITIES {
+        let mut setup = setup(durability);
+        let request = TurnRequest::new(session()).message("charge:1 stall charge:2");
+        let turn = setup.engine.turn::<Script>(request.clone().turn_id("t"));
+        let mut done = Vec::new();
+        while done.len() < 2 {
+            tokio::task::yield_now().await;
+            done.extend(setup.done());
+        }
+        turn.cancel();
+        assert_eq!(turn.await.unwrap_err().code(), "cancelled");
+        setup.restart(|flow| flow.works = true);
+        setup.engine.turn::<Script>(request.turn_id("t")).await.unwrap();
+        let again = setup.done();
+        if durability == Durability::Effect {
+            // The first charge is recorded with the intent of the call after it.
+            assert_eq!(again.len(), 2, "{again:?}");
+            assert_eq!(again[0], done[1].replace("false", "true"), "it learns that");
+        } else {
+            assert_eq!(again.len(), 3, "{again:?}");
+            assert_eq!(again[..2], done[..], "with the same keys");
+        }
+    }
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use flow_core::engine::{Durability, EngineBuilder};
 use flow_core::error::Error;
+use flow_core::message::Part;
 use flow_core::prelude::*;
 use flow_core::session::{Interrupt, SessionDoc};
 use flow_core::store::SessionStore;
@@ -38,7 +39,8 @@ impl Done {
 /// | --- | --- |
 /// | `note:x` | writes `x` to its field and to the shared state, and says it |
 /// | `charge:n` | calls the tool `charge` |
-/// | `decline` | calls a tool that fails, and ignores that |
+/// | `decline`, `insist` | calls a tool that fails; `decline` ignores that |
+/// | `stall` | calls a tool that never returns |
 /// | `fail` | fails, unless the flow says that it does no more |
 /// | `approve`, `ask` | waits for approval; `ask` takes the decision as a value |
 /// | `sleep:n` | sleeps for `n` seconds |
@@ -78,6 +80,16 @@ impl Script {
     async fn charge(&self, cx: &ToolCx, cents: u32) -> Result<String> {
         self.done.push(format!("charge {cents} {} {}", cx.idempotency_key(), cx.is_repeated()));
         Ok(format!("receipt for {cents}"))
+    }
+
+    /// Never returns as long as the flow does not work.
+    #[tool]
+    async fn stall(&self, cx: &ToolCx) -> Result<()> {
+        self.done.push(format!("stall {} {}", cx.idempotency_key(), cx.is_repeated()));
+        if !self.works {
+            std::future::pending::<()>().await;
+        }
+        Ok(())
     }
 
     /// Fails as long as the flow does.
@@ -121,6 +133,7 @@ impl Action for Act {
                     Ok(text) => cx.say(text),
                     Err(error) => cx.say(format!("{}: {error}", error.code())),
                 },
+                "stall" => cx.tool(Stall {}).await?,
                 "insist" => {
                     cx.tool(Decline {}).await?;
                 }
@@ -282,6 +295,16 @@ impl Setup {
 
     async fn doc(&self) -> SessionDoc {
         self.engine.session(session()).load().await.expect("the session exists")
+    }
+
+    /// The texts of all messages in the history.
+    async fn said(&self) -> Vec<String> {
+        let text = |part: &Part| match part {
+            Part::Text { text } => text.clone(),
+            other => format!("{other:?}"),
+        };
+        let doc = self.doc().await;
+        doc.memory["main"].messages.iter().flat_map(|m| m.parts.iter().map(text)).collect()
     }
 
     fn done(&self) -> Vec<String> {

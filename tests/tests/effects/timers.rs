@@ -49,8 +49,7 @@ async fn a_request_that_nobody_answers_in_time_is_denied() {
     setup.clock.advance(Duration::from_secs(61));
     let report = setup.engine.sweep().await.unwrap();
     assert_eq!(report.woken.len(), 1);
-    let doc = setup.doc().await;
-    assert_eq!(doc.memory["main"].messages.last().unwrap().text(), "approved in time: false");
+    assert_eq!(setup.said().await.last().unwrap(), "approved in time: false");
 }
 
 #[tokio::test]
@@ -79,7 +78,8 @@ async fn a_wake_that_fails_is_tried_again_later() {
     setup.clock.advance(flow_core::engine::WAKE_RETRY);
     assert_eq!(setup.engine.sweep().await.unwrap().woken.len(), 1);
     assert_eq!(setup.done().len(), 1);
-    let query = ListQuery { due: Some("2030-01-01T00:00:00Z".parse().unwrap()), ..ListQuery::default() };
+    let query =
+        ListQuery { due: Some("2030-01-01T00:00:00Z".parse().unwrap()), ..ListQuery::default() };
     assert!(setup.store.list(&query).await.unwrap().is_empty());
 }
 

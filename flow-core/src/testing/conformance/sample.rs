@@ -7,8 +7,8 @@ use crate::message::{Message, Role};
 use crate::model::TokenUsage;
 use crate::outcome::Outcome;
 use crate::session::{
-    ArchiveMark, EdgeCount, EffectOutcome, EffectRecord, ErrorRecord, FORMAT, FlowRef, Lease, MAIN_MEMORY, Memory,
-    PathEntry, Question, SessionDoc, Status, TurnRecord, Visit, Waiting,
+    ArchiveMark, EdgeCount, EffectOutcome, EffectRecord, ErrorRecord, FORMAT, FlowRef, Lease,
+    MAIN_MEMORY, Memory, PathEntry, Question, SessionDoc, Status, TurnRecord, Visit, Waiting,
 };
 use crate::time::Timestamp;
 
