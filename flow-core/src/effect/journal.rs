@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use crate::error::EffectError;
+use crate::error::{Divergence, EffectError};
 use crate::json;
 use crate::session::{EffectKind, EffectOutcome, EffectRecord, Interrupt};
 use crate::time::Timestamp;
@@ -336,12 +336,12 @@ impl Inner {
 
     fn divergence(&self) -> EffectError {
         let (recorded, found, place) = self.diverged.clone().unwrap_or_default();
-        EffectError::Diverged {
+        EffectError::Diverged(Box::new(Divergence {
             session: self.session.clone(),
             step: self.step.to_string(),
             place,
             recorded,
             found,
-        }
+        }))
     }
 }

@@ -532,14 +532,14 @@ impl<F: Flow> Run<F> {
         let unrecorded = self.scope.unrecorded.load(Ordering::Relaxed);
         match error.into_source::<Error>() {
             Ok(error @ (Error::Store(_) | Error::Session(_))) if unrecorded => error,
-            Ok(Error::Effect(EffectError::Diverged { session, step, place, recorded, found }))
+            Ok(Error::Effect(EffectError::Diverged(divergence)))
                 if self.ledger().doc().flow.digest != *self.digest =>
             {
                 let before = self.ledger().doc().flow.digest.clone();
                 let after = self.digest.to_string();
-                EffectError::Drifted { session, step, before, after, place, recorded, found }.into()
+                EffectError::Drifted { before, after, divergence }.into()
             }
-            Ok(Error::Effect(error @ EffectError::Diverged { .. })) => error.into(),
+            Ok(Error::Effect(error @ EffectError::Diverged(_))) => error.into(),
             Ok(Error::Model(error)) => {
                 let place = format!("step `{}`", self.scope.step);
                 let error = Box::new(error);

@@ -1,50 +1,50 @@
 use crate::session::ErrorRecord;
 
+/// Where an action that runs again does something else than its journal says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Divergence {
+    /// The session.
+    pub session: String,
+    /// The step.
+    pub step: String,
+    /// The place of the effect among those of the visit, counted from 0.
+    pub place: u32,
+    /// What is recorded.
+    pub recorded: String,
+    /// What the code does.
+    pub found: String,
+}
+
 /// An effect of an action that cannot be done, or an answer that nobody waits for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EffectError {
     /// The action does something else than its journal says. Nothing was done.
     #[error(
-        "session `{session}`: step `{step}` runs again, and its effect number {place} is {found}, \
-         but {recorded} is recorded; the code of the step has changed, or depends on something \
-         that is no effect. Deploy the code that the session began with, or call \
-         `engine.session(id).restart_step()` or `.abandon(reason)`"
+        "session `{}`: step `{}` runs again, and its effect number {} is {}, but {} is recorded; \
+         the code of the step has changed, or depends on something that is no effect. Deploy the \
+         code that the session began with, or call `engine.session(id).restart_step()` or \
+         `.abandon(reason)`",
+        .0.session, .0.step, .0.place, .0.found, .0.recorded
     )]
-    Diverged {
-        /// The session.
-        session: String,
-        /// The step.
-        step: String,
-        /// The place of the effect among those of the visit, counted from 0.
-        place: u32,
-        /// What is recorded.
-        recorded: String,
-        /// What the code does.
-        found: String,
-    },
+    Diverged(Box<Divergence>),
     /// As [`Diverged`](Self::Diverged), and the flow itself has changed since the action began.
     #[error(
-        "session `{session}` waits in step `{step}` of another build of the flow (digest \
-         {before}, now {after}), and the step does not fit what it has done: effect number \
-         {place} is {found}, but {recorded} is recorded. Deploy the earlier build, or call \
-         `engine.session(id).restart_step()` or `.abandon(reason)`"
+        "session `{}` waits in step `{}` of another build of the flow (digest {before}, now \
+         {after}), and the step does not fit what it has done: effect number {} is {}, but {} is \
+         recorded. Deploy the earlier build, or call `engine.session(id).restart_step()` or \
+         `.abandon(reason)`",
+        .divergence.session, .divergence.step, .divergence.place, .divergence.found,
+        .divergence.recorded
     )]
     Drifted {
-        /// The session.
-        session: String,
-        /// The step.
-        step: String,
         /// The digest of the flow with which the action began.
         before: String,
         /// The digest of the flow now.
         after: String,
-        /// The place of the effect among those of the visit, counted from 0.
-        place: u32,
-        /// What is recorded.
-        recorded: String,
-        /// What the code does.
-        found: String,
+        /// What does not fit.
+        divergence: Box<Divergence>,
     },
     /// The effect failed, in this run or in the one that is repeated.
     #[error("{}", error.message)]
@@ -92,7 +92,7 @@ impl EffectError {
     /// A stable kebab-case name of the error.
     pub fn code(&self) -> &str {
         match self {
-            Self::Diverged { .. } => "effect-diverged",
+            Self::Diverged(_) => "effect-diverged",
             Self::Drifted { .. } => "flow-drifted",
             Self::Failed { error } => &error.code,
             Self::Expired { .. } => "request-expired",
@@ -114,7 +114,7 @@ impl EffectError {
     /// The HTTP status that says the same thing to a client.
     pub fn status(&self) -> u16 {
         match self {
-            Self::Diverged { .. } | Self::Drifted { .. } | Self::NotWaiting { .. } => 409,
+            Self::Diverged(_) | Self::Drifted { .. } | Self::NotWaiting { .. } => 409,
             Self::Rejected { .. } => 422,
             Self::Expired { .. } => 504,
             Self::Failed { .. } | Self::Unreadable { .. } => 500,
