@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::model::TokenUsage;
 use crate::outcome::Outcome;
-use crate::session::Question;
+use crate::session::{EffectKind, Interrupt, Question};
 
 /// Who wrote the text of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -189,6 +189,25 @@ pub enum Event {
     },
     /// The user is asked something.
     Question(Question),
+    /// An action has done an effect that is not a tool call.
+    Effect {
+        /// Its key.
+        id: String,
+        /// What it is.
+        kind: EffectKind,
+        /// Its name.
+        name: String,
+    },
+    /// The step waits for people, signals or times.
+    Paused {
+        /// What it waits for, with all that is needed to show it.
+        interrupts: Vec<Interrupt>,
+    },
+    /// A request was answered, or its time has come, and the step goes on.
+    Resumed {
+        /// The requests.
+        requests: Vec<String>,
+    },
     /// A step's own event.
     Custom {
         /// Its name.
@@ -246,6 +265,9 @@ impl Event {
             Self::ToolResult { .. } => "tool-result",
             Self::CollectUpdate { .. } => "collect-update",
             Self::Question(_) => "question",
+            Self::Effect { .. } => "effect",
+            Self::Paused { .. } => "paused",
+            Self::Resumed { .. } => "resumed",
             Self::Custom { .. } => "custom",
             Self::Handoff { .. } => "handoff",
             Self::FlowEnd { .. } => "flow-end",

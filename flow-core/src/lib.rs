@@ -53,6 +53,7 @@
 //! | [`flow`](mod@flow) | the hooks of a flow, its registry and its picture |
 //! | [`step`](mod@step) | the four kinds of steps and their contexts |
 //! | [`transition`] | what moves a flow |
+//! | [`effect`] | what an action does on the outside, once |
 //! | [`tool`](mod@tool) | tools, their arguments and the repair of those |
 //! | [`session`] | the session document and its migrations |
 //! | [`model`] | models, providers, how they are called |
@@ -70,6 +71,7 @@
 #[allow(unused_extern_crates, reason = "only expanded code names it")]
 extern crate self as flow_core;
 
+pub mod effect;
 pub mod engine;
 pub mod error;
 pub mod event;

@@ -14,6 +14,7 @@
 //! what a user overrides. Each method gets a [`StepCx`], an action an [`ActionCx`].
 
 mod action;
+mod action_cx;
 mod collect;
 mod cx;
 mod decide;
@@ -29,11 +30,12 @@ mod slot;
 mod speaker;
 
 pub use action::Action;
+pub use action_cx::{ActionCx, Answer, Approve};
 pub use collect::Collect;
-pub use cx::{ActionCx, StepCx};
+pub use cx::StepCx;
 pub(crate) use cx::{Effect, EventSink, Scope};
 pub use decide::Decide;
-pub(crate) use driver::{Arrival, DynStep, arrive, dispatch};
+pub(crate) use driver::{Arrival, DynStep, Ran, arrive, dispatch, run_until_stuck};
 pub use driver::{FlowOf, StepKind};
 pub use generate::CHECK_RETRIES;
 

@@ -1,5 +1,6 @@
 //! Runs a single step, hook or tool in a plain `#[tokio::test]`, without an engine.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::id::SessionId;
 use crate::model::TokenUsage;
 use crate::session::MAIN_MEMORY;
 use crate::step::{ActionCx, Effect, EventSink, Scope, StepCx};
-use crate::time::{Clock, Timestamp};
+use crate::time::{Clock, SystemClock, Timestamp};
 
 /// A context for steps that run outside of a turn.
 ///
@@ -52,13 +53,15 @@ impl<F: FlowMeta> StepHarness<F> {
             turn: "turn".into(),
             step: "Step".into(),
             visit: 1,
-            ordinal: 0,
-            unrecorded: false,
+            journal: Arc::default(),
+            interrupts: Vec::new(),
+            unrecorded: AtomicBool::new(false),
             message: None,
             last_message: None,
             asked_fields: Vec::new(),
             asked: 0,
             effects: Vec::new(),
+            said: 0,
             notes: Vec::new(),
             context: Map::new(),
             tools: F::tools(),
@@ -68,6 +71,7 @@ impl<F: FlowMeta> StepHarness<F> {
             usage: TokenUsage::default(),
             events: EventSink(Some(sender)),
             now: Timestamp::now(),
+            clock: Arc::new(SystemClock),
             ledger: None,
         };
         Self { flow, state: F::State::default(), scope, events }
