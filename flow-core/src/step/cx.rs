@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
 use tracing::Instrument as _;
 
 use super::{FlowMeta, Speaker};
 use crate::error::{Error, Result, ToolError};
-use crate::event::{Event, Rendered};
+use crate::event::{Event, EventSink, Rendered};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
 use crate::message::{Message, Part, Role};
@@ -91,21 +90,6 @@ impl Scope {
     /// A message for a request, before it has a place in the conversation.
     pub(crate) fn draft(&self, role: Role, parts: Vec<Part>) -> Message {
         Message { seq: 0, role, parts, at: self.now }
-    }
-}
-
-/// Where events go. Sending never waits: a turn is bounded by its budgets, so its events
-/// are too.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct EventSink(pub(crate) Option<mpsc::UnboundedSender<Event>>);
-
-impl EventSink {
-    /// Makes the event only when somebody listens.
-    pub(crate) fn emit(&self, event: impl FnOnce() -> Event) {
-        if let Some(sender) = &self.0 {
-            // A listener that went away does not concern the turn.
-            let _ = sender.send(event());
-        }
     }
 }
 
@@ -197,8 +181,9 @@ impl<'a, F: FlowMeta> StepCx<'a, F> {
         &self.scope.notes
     }
 
-    /// Tells listeners something at once. Not persisted, and told again when the step runs
-    /// again.
+    /// Tells listeners something at once. Not persisted, told again when the step runs again,
+    /// and left out for a listener that has [`Limits::events`](crate::engine::Limits::events)
+    /// to read.
     ///
     /// # Errors
     /// When the payload cannot be written as JSON.
@@ -250,6 +235,7 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
     /// What the tool returned, as `tool-failed`.
     pub async fn tool<T: ToolCall<F>>(&mut self, call: T) -> Result<T::Output> {
         let scope = &mut *self.0.scope;
+        scope.events.ready().await;
         let id = format!("{}:{}:{}:{}", scope.session, scope.visit, scope.ordinal, T::NAME);
         scope.ordinal += 1;
         let arguments = serde_json::to_value(&call).map_err(|e| {

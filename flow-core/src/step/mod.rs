@@ -28,10 +28,11 @@ pub mod resolve;
 mod slot;
 mod speaker;
 
+pub(crate) use crate::event::EventSink;
 pub use action::Action;
 pub use collect::Collect;
 pub use cx::{ActionCx, StepCx};
-pub(crate) use cx::{Effect, EventSink, Scope};
+pub(crate) use cx::{Effect, Scope};
 pub use decide::Decide;
 pub(crate) use driver::{Arrival, DynStep, arrive, dispatch};
 pub use driver::{FlowOf, StepKind};

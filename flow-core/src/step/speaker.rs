@@ -23,6 +23,7 @@ pub(super) async fn ask(
     request: &ChatRequest,
 ) -> Result<ChatResponse, ModelError> {
     let events = scope.events.clone();
+    events.ready().await;
     let step = scope.step.clone();
     let observe = |event: ModelEvent| {
         if let ModelEvent::TextDelta(text) = event {
@@ -35,8 +36,9 @@ pub(super) async fn ask(
         events.emit(|| Event::TextStart { step });
     };
     let name = &speaker.name;
-    let response = speak(&*speaker.model, name, request, &speaker.policy, &begin, &observe).await?;
-    scope.events.emit(|| Event::TextEnd { step: step.clone() });
+    let response =
+        speak(&*speaker.model, name, request, &speaker.policy, &events, &begin, &observe).await?;
+    scope.events.emit(|| Event::TextEnd { step: step.clone(), finish: response.finish });
     let usage = response.usage;
     scope.usage += usage;
     scope.events.emit(|| Event::Usage { step: step.clone(), model: name.to_string(), usage });

@@ -1,0 +1,275 @@
+//! Everything that a turn can tell a listener.
+//!
+//! Events are written as JSON objects with a kebab-case `type`. They are made in the order
+//! in which things happen and are not persisted; what persists is the session document.
+//! [`TurnHandle`](crate::engine::TurnHandle) says what happens to a listener that is slow.
+
+mod channel;
+
+pub(crate) use channel::{EventSink, EventStream, channel};
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::model::{FinishReason, TokenUsage};
+use crate::outcome::Outcome;
+use crate::session::Question;
+
+/// Who wrote the text of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Rendered {
+    /// The program: an authored response, a question, or what a step said.
+    Engine,
+    /// A language model.
+    Model,
+}
+
+/// Where the value of a slot came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Source {
+    /// A resolver read it from the user's words.
+    Deterministic,
+}
+
+/// One thing that happened in a turn.
+///
+/// ```
+/// use flow_core::event::Event;
+///
+/// let event = Event::StepEnter { step: "Checkout".into(), visit: 2 };
+/// assert_eq!(
+///     serde_json::to_string(&event).unwrap(),
+///     r#"{"type":"step-enter","step":"Checkout","visit":2}"#,
+/// );
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+#[non_exhaustive]
+pub enum Event {
+    /// The turn has the session.
+    TurnStart {
+        /// The session.
+        session: Arc<str>,
+        /// The turn.
+        turn: Arc<str>,
+    },
+    /// The session is new.
+    SessionCreated {
+        /// The flow.
+        flow: Arc<str>,
+        /// Its document version.
+        version: u32,
+    },
+    /// The session was read from the store.
+    SessionRestored {
+        /// The step at which it stands.
+        step: Arc<str>,
+        /// The revision of the document.
+        revision: u64,
+    },
+    /// The document was written by an older version of the flow and has been migrated.
+    SessionMigrated {
+        /// The version it had.
+        from: u32,
+        /// The version it has now.
+        to: u32,
+    },
+    /// The old document was closed and a new one started in its place.
+    SessionSuperseded {
+        /// Why, in the words of `Restore::fresh`.
+        reason: String,
+        /// The session id under which the old document is kept.
+        kept_as: String,
+    },
+    /// The flow begins.
+    FlowEnter {
+        /// The flow.
+        flow: Arc<str>,
+    },
+    /// A step is entered.
+    StepEnter {
+        /// The step.
+        step: Arc<str>,
+        /// The number of this visit, unique within the session.
+        visit: u64,
+    },
+    /// A step is left.
+    StepExit {
+        /// The step.
+        step: Arc<str>,
+    },
+    /// The flow goes from one step to another.
+    FlowTransition {
+        /// The step that is left.
+        from: Arc<str>,
+        /// The step that is entered.
+        to: Arc<str>,
+    },
+    /// A model begins to answer. When an attempt broke off and is made again, this comes
+    /// again, and what was streamed before counts no more.
+    TextStart {
+        /// The step that it speaks for.
+        step: Arc<str>,
+    },
+    /// More of a model's answer.
+    TextDelta {
+        /// The step that it speaks for.
+        step: Arc<str>,
+        /// The text.
+        text: String,
+    },
+    /// A model's answer is complete. An attempt that failed has no end.
+    TextEnd {
+        /// The step that it speaks for.
+        step: Arc<str>,
+        /// Why it ended.
+        finish: FinishReason,
+    },
+    /// What one call of a model cost.
+    Usage {
+        /// The step that it spoke for.
+        step: Arc<str>,
+        /// The model, as `provider::name`.
+        model: String,
+        /// The tokens.
+        usage: TokenUsage,
+    },
+    /// Something is said to the user.
+    Message {
+        /// The step that says it.
+        step: Arc<str>,
+        /// The text.
+        text: String,
+        /// Who wrote it.
+        rendered: Rendered,
+    },
+    /// The user is told what was wrong with their last message. Not part of the history.
+    Feedback {
+        /// The step that says it.
+        step: Arc<str>,
+        /// The text.
+        text: String,
+    },
+    /// A step left a note for the steps after it in this turn. Not for the user.
+    Note {
+        /// The step that wrote it.
+        step: Arc<str>,
+        /// The text.
+        text: String,
+    },
+    /// A tool is called.
+    ToolCall {
+        /// The call; its result carries the same id.
+        id: String,
+        /// The tool.
+        tool: String,
+        /// Its arguments.
+        arguments: Value,
+    },
+    /// A tool has returned.
+    ToolResult {
+        /// The call.
+        id: String,
+        /// The tool.
+        tool: String,
+        /// What it returned, or the text of its error.
+        result: Value,
+        /// Whether it failed.
+        failed: bool,
+    },
+    /// A form has taken values from the user's message.
+    CollectUpdate {
+        /// The step.
+        step: Arc<str>,
+        /// The values that the form has now.
+        collected: Map<String, Value>,
+        /// The required slots that are still empty.
+        missing: Vec<String>,
+        /// The slots that were set by this message, and how.
+        sources: Vec<(String, Source)>,
+    },
+    /// The user is asked something.
+    Question(Question),
+    /// A step's own event.
+    Custom {
+        /// Its name.
+        name: String,
+        /// Its payload.
+        payload: Value,
+    },
+    /// The conversation goes to another flow.
+    Handoff {
+        /// The flow.
+        to: String,
+    },
+    /// The flow has ended.
+    FlowEnd {
+        /// Why.
+        reason: String,
+    },
+    /// The listener was too slow, and here some events were left out. What the user is told
+    /// is never lost: a `message` holds the whole text of its deltas.
+    Lagged {
+        /// How many `text-delta`.
+        text_deltas: u64,
+        /// How many `custom`.
+        custom_events: u64,
+        /// How many others: only when far more wait than
+        /// [`Limits::events`](crate::engine::Limits::events).
+        other_events: u64,
+    },
+    /// Something failed.
+    Error {
+        /// The stable code of the error.
+        code: String,
+        /// What happened.
+        message: String,
+        /// Whether sending the turn again may help.
+        retryable: bool,
+    },
+    /// The turn is over.
+    TurnEnd {
+        /// How.
+        outcome: Outcome,
+    },
+}
+
+impl Event {
+    /// The `type` of the event as it is written in JSON.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::TurnStart { .. } => "turn-start",
+            Self::SessionCreated { .. } => "session-created",
+            Self::SessionRestored { .. } => "session-restored",
+            Self::SessionMigrated { .. } => "session-migrated",
+            Self::SessionSuperseded { .. } => "session-superseded",
+            Self::FlowEnter { .. } => "flow-enter",
+            Self::StepEnter { .. } => "step-enter",
+            Self::StepExit { .. } => "step-exit",
+            Self::FlowTransition { .. } => "flow-transition",
+            Self::TextStart { .. } => "text-start",
+            Self::TextDelta { .. } => "text-delta",
+            Self::TextEnd { .. } => "text-end",
+            Self::Usage { .. } => "usage",
+            Self::Message { .. } => "message",
+            Self::Feedback { .. } => "feedback",
+            Self::Note { .. } => "note",
+            Self::ToolCall { .. } => "tool-call",
+            Self::ToolResult { .. } => "tool-result",
+            Self::CollectUpdate { .. } => "collect-update",
+            Self::Question(_) => "question",
+            Self::Custom { .. } => "custom",
+            Self::Handoff { .. } => "handoff",
+            Self::FlowEnd { .. } => "flow-end",
+            Self::Lagged { .. } => "lagged",
+            Self::Error { .. } => "error",
+            Self::TurnEnd { .. } => "turn-end",
+        }
+    }
+}
