@@ -6,6 +6,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{ChatModel, ChatRequest, ChatResponse, ModelError, ModelEvent};
 use crate::event::EventSink;
+use crate::telemetry::{ChatCall, chat};
 
 /// Longer than any call: the clock cannot hold every duration.
 const NEVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
@@ -111,7 +112,8 @@ pub async fn complete(
             .await
             .unwrap_or_else(|_| Err(ModelError::Timeout { model: name.to_owned(), limit }))
     };
-    retry(name, policy, attempt).await
+    let call = ChatCall { model: name, request, conversation: None, stream: false };
+    chat(call, retry(name, policy, attempt)).await
 }
 
 /// Calls a model as a policy says, and tells its pieces as they come. `begin` is told each

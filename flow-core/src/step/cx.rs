@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use tracing::Instrument as _;
 
 use super::{FlowMeta, Speaker};
 use crate::error::{Error, Result, ToolError};
@@ -14,6 +13,7 @@ use crate::ledger::Ledger;
 use crate::message::{Message, Part, Role};
 use crate::model::TokenUsage;
 use crate::session::Question;
+use crate::telemetry::{ToolSpan, execute_tool};
 use crate::time::Timestamp;
 use crate::tool::{ToolCall, ToolCx, ToolDefinition};
 
@@ -248,7 +248,7 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
         scope.events.emit(|| Event::ToolCall {
             id: id.clone(),
             tool: T::NAME.to_owned(),
-            arguments,
+            arguments: arguments.clone(),
         });
         let mut cx = ToolCx::new(scope.session.clone(), &*scope.turn, &*scope.step, &*id);
         if let Some(ledger) = &mut scope.ledger {
@@ -258,11 +258,13 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
                 cx = cx.begun_before();
             }
         }
-        let span = tracing::debug_span!("tool", tool = T::NAME, call = %id);
-        let result = call.call(self.0.flow, &cx).instrument(span).await;
+        let conversation = scope.session.as_str();
+        let span = ToolSpan { tool: T::NAME, id: &id, arguments: &arguments, conversation };
+        let value = |output: &T::Output| serde_json::to_value(output).unwrap_or(Value::Null);
+        let result = execute_tool(span, call.call(self.0.flow, &cx), value).await;
         self.0.scope.events.emit(|| {
             let (result, failed) = match &result {
-                Ok(output) => (serde_json::to_value(output).unwrap_or(Value::Null), false),
+                Ok(output) => (value(output), false),
                 Err(error) => (Value::String(error.to_string()), true),
             };
             Event::ToolResult { id, tool: T::NAME.to_owned(), result, failed }

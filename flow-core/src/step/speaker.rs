@@ -7,6 +7,7 @@ use crate::event::Event;
 use crate::model::{
     CallPolicy, ChatModel, ChatRequest, ChatResponse, FinishReason, ModelError, ModelEvent, speak,
 };
+use crate::telemetry::{ChatCall, chat};
 
 /// A model that a step may speak through, and how it is called.
 #[derive(Clone)]
@@ -36,8 +37,10 @@ pub(super) async fn ask(
         events.emit(|| Event::TextStart { step });
     };
     let name = &speaker.name;
-    let response =
-        speak(&*speaker.model, name, request, &speaker.policy, &events, &begin, &observe).await?;
+    let conversation = Some(scope.session.as_str());
+    let call = ChatCall { model: name, request, conversation, stream: true };
+    let speech = speak(&*speaker.model, name, request, &speaker.policy, &events, &begin, &observe);
+    let response = chat(call, speech).await?;
     scope.events.emit(|| Event::TextEnd { step: step.clone(), finish: response.finish });
     let usage = response.usage;
     scope.usage += usage;
