@@ -24,16 +24,17 @@ use crate::id::SessionId;
 /// # A listener that is slow
 ///
 /// At most [`Limits::events`] events wait to be read. When there are as many, the turn waits
-/// for the listener before the next piece of a model's answer, the next tool call of an action
-/// and the next step, but not longer than [`Limits::listener_patience`] in the whole turn, and
+/// for the listener before the next call of a model, the next piece of its answer, the next
+/// tool call of an action and the next step, but not longer than [`Limits::listener_patience`] in the whole turn, and
 /// an attempt's time-out does not run meanwhile. After that the turn goes on as fast as it
 /// can, and text deltas and a step's own events for which there is no room are left out: an
 /// [`Event::Lagged`] in their place says how many. All other events are kept, up to four times
 /// the limit, and the last ones (`error`, `turn-end`) always.
 ///
-/// A handle that is awaited and not read is no listener: its turn waits for nobody. What was
-/// told until then can still be read, up to the limit. The outcome and the session document
-/// are the same whoever listens.
+/// A handle that is awaited and not read is no listener: its turn waits for nobody, and what
+/// was told can still be read afterwards, up to the limit. One that is neither may be about to
+/// be read, so it is waited for. The outcome and the session document are the same whoever
+/// listens.
 ///
 /// [`Limits::events`]: super::Limits::events
 /// [`Limits::listener_patience`]: super::Limits::listener_patience

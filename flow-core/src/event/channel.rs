@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -18,16 +19,14 @@ const RESERVE: usize = 4;
 /// A way for the events of one turn. At most `limit` of them wait to be read, and the turn
 /// waits for the reader no longer than `patience` in all.
 pub(crate) fn channel(limit: usize, patience: Duration) -> (EventSink, EventStream) {
-    let state = State {
-        queue: VecDeque::new(),
-        patience,
-        awaited: false,
-        closed: false,
-        done: false,
-        reader: None,
-    };
-    let shared =
-        Arc::new(Shared { limit: limit.max(1), state: Mutex::new(state), changed: Notify::new() });
+    let state =
+        State { queue: VecDeque::new(), patience, awaited: false, done: false, reader: None };
+    let shared = Arc::new(Shared {
+        limit: limit.max(1),
+        closed: AtomicBool::new(false),
+        state: Mutex::new(state),
+        changed: Notify::new(),
+    });
     (EventSink(Some(Arc::new(Sender(shared.clone())))), EventStream(shared))
 }
 
@@ -43,6 +42,8 @@ struct Sender(Arc<Shared>);
 
 struct Shared {
     limit: usize,
+    /// The reader is gone.
+    closed: AtomicBool,
     state: Mutex<State>,
     /// Wakes a turn that waits for room.
     changed: Notify,
@@ -54,8 +55,6 @@ struct State {
     patience: Duration,
     /// The outcome is waited for, and not the events.
     awaited: bool,
-    /// The reader is gone.
-    closed: bool,
     /// The turn is over.
     done: bool,
     reader: Option<Waker>,
@@ -66,7 +65,7 @@ impl EventSink {
     /// what may be left out is left out, and counted.
     pub(crate) fn emit(&self, event: impl FnOnce() -> Event) {
         let Some(Sender(shared)) = self.0.as_deref() else { return };
-        if shared.lock().closed {
+        if shared.closed.load(Ordering::Relaxed) {
             return;
         }
         // Not under the lock: it may run code of users.
@@ -84,16 +83,16 @@ impl EventSink {
     /// Tells how long that took.
     pub(crate) async fn ready(&self) -> Duration {
         let Some(Sender(shared)) = self.0.as_deref() else { return Duration::ZERO };
-        let patience = match shared.lock() {
-            state if state.has_room(shared.limit) => return Duration::ZERO,
-            state => state.patience,
-        };
+        if shared.has_room() {
+            return Duration::ZERO;
+        }
+        let patience = shared.lock().patience;
         let begin = Instant::now();
         let room = async {
             loop {
                 let mut changed = std::pin::pin!(shared.changed.notified());
                 changed.as_mut().enable();
-                if shared.lock().has_room(shared.limit) {
+                if shared.has_room() {
                     return;
                 }
                 changed.await;
@@ -147,10 +146,6 @@ impl EventStream {
 }
 
 impl State {
-    fn has_room(&self, limit: usize) -> bool {
-        self.closed || self.awaited || self.patience.is_zero() || self.queue.len() < limit
-    }
-
     fn push(&mut self, event: Event, limit: usize) {
         let room = match &event {
             Event::TextDelta { .. } | Event::Custom { .. } => limit,
@@ -179,6 +174,15 @@ impl State {
 }
 
 impl Shared {
+    /// Whether there is no reason to wait.
+    fn has_room(&self) -> bool {
+        let state = self.lock();
+        self.closed.load(Ordering::Relaxed)
+            || state.awaited
+            || state.patience.is_zero()
+            || state.queue.len() < self.limit
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -198,10 +202,8 @@ impl Drop for Sender {
 
 impl Drop for EventStream {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
-        state.closed = true;
-        let unread = std::mem::take(&mut state.queue);
-        drop(state);
+        self.0.closed.store(true, Ordering::Relaxed);
+        let unread = std::mem::take(&mut self.0.lock().queue);
         drop(unread);
         self.0.changed.notify_waiters();
     }

@@ -22,6 +22,7 @@ struct Hotel;
 impl Flow for Hotel {
     fn config_call_policy(&self) -> CallPolicy {
         let mut policy = CallPolicy::default();
+        policy.first_wait = Duration::ZERO;
         policy.longest_wait = Duration::ZERO;
         policy
     }

@@ -224,6 +224,8 @@ fn visible(request: &ChatRequest) -> Result<Value, ModelError> {
     if let Some(extra) = value.pointer_mut("/sampling/extra") {
         redact(extra);
     }
+    // One order, whatever features of serde_json are on.
+    value.sort_all_objects();
     Ok(value)
 }
 
