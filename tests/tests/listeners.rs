@@ -7,12 +7,14 @@ use flow_core::event::Event;
 use flow_core::message::Part;
 use flow_core::model::scripted::ScriptedModel;
 use flow_core::model::{
-    CallPolicy, ChatResponse, FinishReason, ModelCatalog, ModelError, TokenUsage,
+    CallPolicy, ChatModel, ChatRequest, ChatResponse, FinishReason, ModelCatalog, ModelError,
+    ModelStream, TokenUsage,
 };
 use flow_core::prelude::*;
 use flow_core::store::memory::MemoryStore;
 use flow_core::testing::ManualClock;
 use flow_core::{Engine, Limits, TurnHandle, TurnRequest};
+use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -98,11 +100,11 @@ struct Setup {
 }
 
 impl Setup {
-    fn new(model: ScriptedModel, limits: Limits) -> Self {
+    fn new(model: impl ChatModel, limits: Limits) -> Self {
         Self::with(Chat::new(), model, limits)
     }
 
-    fn with(chat: Chat, model: ScriptedModel, limits: Limits) -> Self {
+    fn with(chat: Chat, model: impl ChatModel, limits: Limits) -> Self {
         let over = chat.over.subscribe();
         let clock = ManualClock::at("2026-11-30T12:00:00Z".parse().unwrap());
         let engine = Engine::builder()
@@ -268,14 +270,34 @@ async fn dropping_the_handle_of_a_turn_that_waits_cancels_it() {
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_does_not_time_out_while_the_listener_is_waited_for() {
+    /// Takes a millisecond for each piece.
+    struct Trickle(ScriptedModel);
+    #[async_trait::async_trait]
+    impl ChatModel for Trickle {
+        async fn complete(&self, request: &ChatRequest) -> Result<ChatResponse, ModelError> {
+            self.0.complete(request).await
+        }
+
+        async fn stream(&self, request: &ChatRequest) -> Result<ModelStream, ModelError> {
+            let pieces = self.0.stream(request).await?;
+            let slow = pieces.then(|piece| async {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                piece
+            });
+            Ok(slow.boxed())
+        }
+    }
     let chat = Chat { timeout: Duration::from_secs(1), ..Chat::new() };
-    let mut setup = Setup::with(chat, letters(100), narrow());
+    let mut setup = Setup::with(chat.clone(), Trickle(letters(900)), narrow());
     let begin = Instant::now();
     let mut turn = setup.say("1");
     turn.next_event().await.unwrap();
-    assert_eq!(setup.over().await - begin, Duration::from_secs(5));
+    assert_eq!(setup.over().await - begin, Duration::from_millis(5000 + 901));
     assert_eq!(count(&rest(&mut turn).await, "text-start"), 1);
     turn.await.unwrap();
+    // The model's own time still counts.
+    let setup = Setup::with(chat, Trickle(letters(1100)), narrow());
+    assert_eq!(setup.say("1").await.unwrap_err().code(), "model-malformed");
 }
 
 #[tokio::test(start_paused = true)]
