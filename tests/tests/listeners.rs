@@ -125,7 +125,9 @@ impl Setup {
 
     /// Waits for the end of the step, and tells when that was.
     async fn over(&mut self) -> Instant {
-        self.over.changed().await.unwrap();
+        let change = self.over.changed();
+        let change = tokio::time::timeout(Duration::from_secs(1000), change).await;
+        change.expect("the step ends").unwrap();
         self.over.borrow_and_update().unwrap()
     }
 
