@@ -296,7 +296,7 @@ mod tests {
     async fn a_wait_ends_when_the_reader_goes_or_turns_to_the_outcome() {
         for leave in [
             |stream: EventStream| drop(stream),
-            |stream| {
+            |stream: EventStream| {
                 stream.skip();
                 std::mem::forget(stream);
             },
