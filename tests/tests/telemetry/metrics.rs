@@ -20,8 +20,9 @@ fn points<T: Copy>(
         let found: Vec<f64> = point.bounds().collect();
         assert!(found.iter().zip(bounds).all(|(a, b)| (a - b).abs() < 1e-9), "{found:?}");
         assert_eq!(found.len(), bounds.len());
-        let attributes =
+        let mut attributes: Value =
             point.attributes().map(|pair| (pair.key.to_string(), value(&pair.value))).collect();
+        attributes.sort_all_objects();
         Point { attributes, count: point.count(), sum: number(point.sum()) }
     });
     points.collect()
