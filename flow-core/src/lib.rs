@@ -59,13 +59,14 @@
 //! | [`model`] | models, providers, how they are called |
 //! | [`store`] | where documents live |
 //! | [`event`], [`outcome`] | what a turn tells, and how it ends |
+//! | [`telemetry`] | spans and metrics of models and tools |
 //! | [`error`] | all errors |
 //! | `testing` (feature) | store conformance, schema snapshots, steps without an engine |
 //!
 //! # Features
 //!
 //! `macros` and `sqlite` are on by default; `mongodb` adds the MongoDB store, `providers` the
-//! models of real providers, and `testing` what tests need.
+//! models of real providers, `opentelemetry` metrics, and `testing` what tests need.
 
 // The macros name this crate `::flow_core`, in its own tests and examples too.
 #[allow(unused_extern_crates, reason = "only expanded code names it")]
@@ -86,6 +87,7 @@ mod panic;
 pub mod session;
 pub mod step;
 pub mod store;
+pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod time;

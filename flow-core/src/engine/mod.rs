@@ -76,11 +76,23 @@ pub struct Limits {
     /// The most crossings of one edge without new input from the user. They are counted
     /// through turns without a message too. Default: 10.
     pub edge_crossings: u32,
+    /// The most events that wait for the listener of a turn, as [`TurnHandle`] says.
+    /// Default: 1024; at least 1.
+    pub events: usize,
+    /// How long a turn waits in all for a listener that has as many to read. Default: 5
+    /// seconds.
+    pub listener_patience: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { message_bytes: 1024 * 1024, crossings: 50, edge_crossings: 10 }
+        Self {
+            message_bytes: 1024 * 1024,
+            crossings: 50,
+            edge_crossings: 10,
+            events: 1024,
+            listener_patience: Duration::from_secs(5),
+        }
     }
 }
 
@@ -103,6 +115,20 @@ impl Limits {
     #[must_use]
     pub fn edge_crossings(mut self, crossings: u32) -> Self {
         self.edge_crossings = crossings;
+        self
+    }
+
+    /// Sets [`events`](Self::events).
+    #[must_use]
+    pub fn events(mut self, events: usize) -> Self {
+        self.events = events;
+        self
+    }
+
+    /// Sets [`listener_patience`](Self::listener_patience).
+    #[must_use]
+    pub fn listener_patience(mut self, patience: Duration) -> Self {
+        self.listener_patience = patience;
         self
     }
 }

@@ -263,6 +263,7 @@ impl<F: Flow> Run<F> {
         let name = self.scope.step.clone();
         let span = tracing::debug_span!("step", step = %name, visit = self.visit.number);
         async {
+            self.scope.events.ready().await;
             if std::mem::take(&mut self.restored) {
                 self.restore().await?;
             }

@@ -10,7 +10,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tracing::Instrument as _;
 
 use super::{FlowMeta, Scope, StepCx};
 use crate::effect::{Approved, Begun, Decision, Denied, Journal, Request};
@@ -19,6 +18,7 @@ use crate::event::Event;
 use crate::session::{
     Delta, Display, EffectKind, EffectOutcome, ErrorRecord, Interrupt, Operation,
 };
+use crate::telemetry::{ToolSpan, execute_tool};
 use crate::time::Timestamp;
 use crate::tool::{ToolCall, ToolCx};
 
@@ -60,17 +60,24 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
                 scope.events.emit(|| Event::ToolCall {
                     id: key.clone(),
                     tool: T::NAME.to_owned(),
-                    arguments,
+                    arguments: arguments.clone(),
                 });
                 let mut cx = ToolCx::new(scope.session.clone(), &*scope.turn, &*scope.step, &*key);
                 if repeated {
                     cx = cx.begun_before();
                 }
-                let span = tracing::debug_span!("tool", tool = T::NAME, call = %key);
-                let result = call.call(flow, &cx).instrument(span).await;
+                let span = ToolSpan {
+                    tool: T::NAME,
+                    id: &key,
+                    arguments: &arguments,
+                    conversation: scope.session.as_str(),
+                };
+                let value =
+                    |output: &T::Output| serde_json::to_value(output).unwrap_or(Value::Null);
+                let result = execute_tool(span, call.call(flow, &cx), value).await;
                 scope.events.emit(|| {
                     let (result, failed) = match &result {
-                        Ok(output) => (serde_json::to_value(output).unwrap_or(Value::Null), false),
+                        Ok(output) => (value(output), false),
                         Err(error) => (Value::String(error.to_string()), true),
                     };
                     Event::ToolResult { id: key, tool: T::NAME.to_owned(), result, failed }
@@ -432,6 +439,7 @@ impl Scope {
             Begun::Fresh { place, key, repeated, .. } => (place, key, repeated),
         };
         let _running = self.journal.run();
+        self.events.ready().await;
         self.record_effects().await?;
         let result = work(key, repeated).await;
         let outcome = match &result {

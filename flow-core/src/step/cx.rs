@@ -4,12 +4,11 @@ use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
 
 use super::{FlowMeta, Speaker};
 use crate::effect::Journal;
 use crate::error::Result;
-use crate::event::{Event, Rendered};
+use crate::event::{Event, EventSink, Rendered};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
 use crate::message::{Message, Part, Role};
@@ -106,21 +105,6 @@ impl Scope {
     }
 }
 
-/// Where events go. Sending never waits: a turn is bounded by its budgets, so its events
-/// are too.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct EventSink(pub(crate) Option<mpsc::UnboundedSender<Event>>);
-
-impl EventSink {
-    /// Makes the event only when somebody listens.
-    pub(crate) fn emit(&self, event: impl FnOnce() -> Event) {
-        if let Some(sender) = &self.0 {
-            // A listener that went away does not concern the turn.
-            let _ = sender.send(event());
-        }
-    }
-}
-
 /// What a step works with: the flow, the shared state, the user's words, and what it can do
 /// to the conversation.
 pub struct StepCx<'a, F: FlowMeta> {
@@ -209,8 +193,9 @@ impl<'a, F: FlowMeta> StepCx<'a, F> {
         &self.scope.notes
     }
 
-    /// Tells listeners something at once. Not persisted, and told again when the step runs
-    /// again.
+    /// Tells listeners something at once. Not persisted, told again when the step runs again,
+    /// and left out for a listener that has [`Limits::events`](crate::engine::Limits::events)
+    /// to read.
     ///
     /// # Errors
     /// When the payload cannot be written as JSON.

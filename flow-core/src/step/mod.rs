@@ -29,11 +29,12 @@ pub mod resolve;
 mod slot;
 mod speaker;
 
+pub(crate) use crate::event::EventSink;
 pub use action::Action;
 pub use action_cx::{ActionCx, Answer, Approve};
 pub use collect::Collect;
 pub use cx::StepCx;
-pub(crate) use cx::{Effect, EventSink, Scope};
+pub(crate) use cx::{Effect, Scope};
 pub use decide::Decide;
 pub(crate) use driver::{Arrival, DynStep, Ran, arrive, dispatch, run_until_stuck};
 pub use driver::{FlowOf, StepKind};

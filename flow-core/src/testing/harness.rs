@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
 
-use crate::event::Event;
+use crate::event::{Event, EventStream, channel};
 use crate::flow::FlowMeta;
 use crate::id::SessionId;
 use crate::model::TokenUsage;
 use crate::session::MAIN_MEMORY;
-use crate::step::{ActionCx, Effect, EventSink, Scope, StepCx};
+use crate::step::{ActionCx, Effect, Scope, StepCx};
 use crate::time::{Clock, SystemClock, Timestamp};
 
 /// A context for steps that run outside of a turn.
@@ -38,7 +37,7 @@ pub struct StepHarness<F: FlowMeta> {
     /// The state that all steps share.
     pub state: F::State,
     scope: Scope,
-    events: mpsc::UnboundedReceiver<Event>,
+    events: EventStream,
 }
 
 impl<F: FlowMeta> StepHarness<F> {
@@ -47,7 +46,7 @@ impl<F: FlowMeta> StepHarness<F> {
     /// # Panics
     /// Never: the name is a valid id.
     pub fn new(flow: F) -> Self {
-        let (sender, events) = mpsc::unbounded_channel();
+        let (sink, events) = channel(usize::MAX, Duration::ZERO);
         let scope = Scope {
             session: SessionId::new("test").expect("`test` is a valid id"),
             turn: "turn".into(),
@@ -69,7 +68,7 @@ impl<F: FlowMeta> StepHarness<F> {
             namespace: MAIN_MEMORY,
             unsaved: Vec::new(),
             usage: TokenUsage::default(),
-            events: EventSink(Some(sender)),
+            events: sink,
             now: Timestamp::now(),
             clock: Arc::new(SystemClock),
             ledger: None,
@@ -118,7 +117,7 @@ impl<F: FlowMeta> StepHarness<F> {
 
     /// The events that were told since the last call.
     pub fn events(&mut self) -> Vec<Event> {
-        std::iter::from_fn(|| self.events.try_recv().ok()).collect()
+        std::iter::from_fn(|| self.events.try_next()).collect()
     }
 }
 

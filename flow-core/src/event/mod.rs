@@ -2,13 +2,18 @@
 //!
 //! Events are written as JSON objects with a kebab-case `type`. They are made in the order
 //! in which things happen and are not persisted; what persists is the session document.
+//! [`TurnHandle`](crate::engine::TurnHandle) says what happens to a listener that is slow.
+
+mod channel;
+
+pub(crate) use channel::{EventSink, EventStream, channel};
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::model::TokenUsage;
+use crate::model::{FinishReason, TokenUsage};
 use crate::outcome::Outcome;
 use crate::session::{EffectKind, Interrupt, Question};
 
@@ -119,10 +124,12 @@ pub enum Event {
         /// The text.
         text: String,
     },
-    /// A model's answer is complete.
+    /// A model's answer is complete. An attempt that failed has no end.
     TextEnd {
         /// The step that it speaks for.
         step: Arc<str>,
+        /// Why it ended.
+        finish: FinishReason,
     },
     /// What one call of a model cost.
     Usage {
@@ -225,6 +232,17 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// The listener was too slow, and here some events were left out. What the user is told
+    /// is never lost: a `message` holds the whole text of its deltas.
+    Lagged {
+        /// How many `text-delta`.
+        text_deltas: u64,
+        /// How many `custom`.
+        custom_events: u64,
+        /// How many others: only when far more wait than
+        /// [`Limits::events`](crate::engine::Limits::events).
+        other_events: u64,
+    },
     /// Something failed.
     Error {
         /// The stable code of the error.
@@ -271,6 +289,7 @@ impl Event {
             Self::Custom { .. } => "custom",
             Self::Handoff { .. } => "handoff",
             Self::FlowEnd { .. } => "flow-end",
+            Self::Lagged { .. } => "lagged",
             Self::Error { .. } => "error",
             Self::TurnEnd { .. } => "turn-end",
         }
