@@ -9,12 +9,14 @@
 //! | collect | [`Collect`] | fills a form |
 //! | action | [`Action`] | does work |
 //! | decide | [`Decide`] | branches on structured data |
+//! | decide, confirm | [`Confirm`] | asks a question of yes or no, and branches on the answer |
 //!
 //! [`Step`] is what `#[step]` implements: names, input, ways out. The kind's trait holds
 //! what a user overrides. Each method gets a [`StepCx`], an action an [`ActionCx`].
 
 mod action;
 mod collect;
+pub mod confirm;
 mod cx;
 mod decide;
 mod driver;
@@ -30,6 +32,7 @@ mod speaker;
 
 pub use action::Action;
 pub use collect::Collect;
+pub use confirm::Confirm;
 pub use cx::{ActionCx, StepCx};
 pub(crate) use cx::{Effect, EventSink, Scope};
 pub use decide::Decide;
