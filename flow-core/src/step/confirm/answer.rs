@@ -20,7 +20,7 @@ pub enum Answer {
 /// * A word that declines, or a negation, makes it [`No`](Answer::No), whatever else is there:
 ///   "yes, no, wait", "not ok", "please don't".
 /// * A question is [`Unclear`](Answer::Unclear): "yes?", "is that ok". It ends with a question
-///   mark or begins with a word that asks, such as "why". Another sentence of the message may
+///   mark, or a word that asks, such as "why", stands at either end of it. Another sentence of the message may
 ///   still decline: "No. Is there a cheaper one?"
 /// * It is [`Yes`](Answer::Yes) when something agrees and nothing else is said but courtesies
 ///   such as "please" and "thank you". A word that is not in the lists is something else:
@@ -48,7 +48,7 @@ pub fn read_answer(message: &str, languages: &[Language]) -> Answer {
     for sentence in sentences(&text) {
         let found = scan(words, sentence.text, languages);
         let opens = found.first() == Some(&Some(Kind::Question));
-        let closes = found.last() == Some(&Some(Kind::Tag));
+        let closes = matches!(found.last(), Some(Some(Kind::Question | Kind::Tag)));
         if sentence.asks || opens || closes {
             asks = true;
             continue;

@@ -15,7 +15,7 @@ pub(super) enum Kind {
     Affirm,
     /// No, or the contrary of what stands beside it.
     Decline,
-    /// Asks, where it begins a sentence.
+    /// Asks, where it begins or ends a sentence.
     Question,
     /// Asks, where it ends a sentence.
     Tag,
