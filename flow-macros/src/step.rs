@@ -91,8 +91,8 @@ impl Args {
                     }
                 }
                 "confirm" => {
-                    attributes::word(key, input)?;
                     args.confirm = Some(key.clone());
+                    attributes::word(key, input)?;
                 }
                 "next" => {
                     let example = "next(Checkout(Choice), Farewell, stay)";

@@ -2,11 +2,11 @@
 
 use flow_core::prelude::*;
 
-#[flow(steps(Check, Sure))]
+#[flow(steps(Check))]
 #[derive(Clone)]
 struct Hotel;
 
-#[step(decide, confirm, next(Sure))]
+#[step(decide, confirm, next(stay))]
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 struct Check;
 
@@ -19,23 +19,7 @@ impl Decide for Check {
     }
 
     async fn decide(&mut self, _: bool, _: &mut StepCx<'_, Hotel>) -> Result<CheckNext> {
-        Ok(CheckNext::Sure)
-    }
-}
-
-#[step(decide, confirm, next(end))]
-#[derive(Default, Serialize, Deserialize, JsonSchema)]
-struct Sure;
-
-impl Confirm for Sure {
-    type Flow = Hotel;
-
-    fn question(&self, _: &StepCx<'_, Hotel>) -> String {
-        "Sure?".into()
-    }
-
-    async fn confirmed(&mut self, _: bool, _: &mut StepCx<'_, Hotel>) -> Result<SureNext> {
-        Ok(SureNext::End("sure".into()))
+        Ok(CheckNext::Stay)
     }
 }
 
