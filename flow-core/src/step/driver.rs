@@ -4,12 +4,13 @@ use std::task::Poll;
 
 use serde_json::Value;
 
+use super::confirm::{Answer, question, read};
 use super::extract::{ask_also, fill, missing};
 use super::generate::{Failed, Generated, generate};
 use super::registry::{Misfit, read_into};
 use super::{
-    Action, ActionCx, Collect, Crossing, Decide, Effect, FlowMeta, Gate, Kind, Reply, Slot, Step,
-    StepCx, ToolHost, kind,
+    Action, ActionCx, Collect, Confirm, Crossing, Decide, Effect, FlowMeta, Gate, Kind, Reply,
+    Slot, Step, StepCx, ToolHost, kind,
 };
 use crate::effect::{Denied, Journal};
 use crate::error::{Error, Result, StepError};
@@ -226,6 +227,47 @@ impl<S: Decide> StepKind<S> for kind::Decide {
     }
 
     forward_hooks!(Decide);
+}
+
+impl<S: Confirm> StepKind<S> for kind::Confirm {
+    type Flow = S::Flow;
+    const KIND: Kind = Kind::Decide;
+
+    async fn dispatch(
+        step: &mut S,
+        cx: &mut StepCx<'_, S::Flow>,
+        next: &mut Option<S::Next>,
+    ) -> Result<Option<Transition>> {
+        let message = cx.take_message();
+        let mut hint = None;
+        // What was said before the question is no answer to it.
+        if cx.scope.asked > 0
+            && let Some(message) = message
+        {
+            match read(step, &message, cx) {
+                Answer::Unclear => hint = Some(step.hint(cx)),
+                answer => {
+                    let way = step.confirmed(answer == Answer::Yes, cx).await?;
+                    if !S::is_stay(&way) {
+                        *next = Some(way);
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+        if step.max_turns().is_some_and(|most| cx.scope.asked >= most) {
+            let reason = format!("no clear answer after {} questions", cx.scope.asked);
+            return Ok(Some(Transition::Escalate(reason)));
+        }
+        if let Some(hint) = hint {
+            cx.feedback(hint);
+        }
+        let question = question(step, cx);
+        cx.ask(question);
+        Ok(Some(Transition::Stay))
+    }
+
+    forward_hooks!(Confirm);
 }
 
 impl<S> StepKind<S> for kind::Reply

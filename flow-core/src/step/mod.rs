@@ -9,6 +9,7 @@
 //! | collect | [`Collect`] | fills a form |
 //! | action | [`Action`] | does work |
 //! | decide | [`Decide`] | branches on structured data |
+//! | decide, confirm | [`Confirm`] | asks a question of yes or no, and branches on the answer |
 //!
 //! [`Step`] is what `#[step]` implements: names, input, ways out. The kind's trait holds
 //! what a user overrides. Each method gets a [`StepCx`], an action an [`ActionCx`].
@@ -16,6 +17,7 @@
 mod action;
 mod action_cx;
 mod collect;
+pub mod confirm;
 mod cx;
 mod decide;
 mod driver;
@@ -33,6 +35,7 @@ pub(crate) use crate::event::EventSink;
 pub use action::Action;
 pub use action_cx::{ActionCx, Answer, Approve};
 pub use collect::Collect;
+pub use confirm::Confirm;
 pub use cx::StepCx;
 pub(crate) use cx::{Effect, Scope};
 pub use decide::Decide;
