@@ -15,9 +15,20 @@ use crate::slot;
 
 const KINDS: [&str; 4] = ["reply", "collect", "action", "decide"];
 const WORDS: [&str; 4] = ["stay", "end", "hand_off", "escalate"];
-const KEYS: [&str; 12] = [
-    "reply", "collect", "action", "decide", "next", "input", "tools", "memory", "model", "id",
-    "alias", "crate",
+const KEYS: [&str; 13] = [
+    "reply",
+    "collect",
+    "action",
+    "decide",
+    "next",
+    "input",
+    "tools",
+    "flow_tools",
+    "memory",
+    "model",
+    "id",
+    "alias",
+    "crate",
 ];
 
 /// What `#[step(..)]` says.
@@ -27,11 +38,20 @@ struct Args {
     next: Option<Vec<WayOut>>,
     input: Option<Type>,
     tools: Option<Ident>,
+    flow_tools: Option<(Ident, Exposure)>,
     memory: Option<LitStr>,
     model: Option<LitStr>,
     id: Option<LitStr>,
     aliases: Vec<LitStr>,
     krate: Option<Path>,
+}
+
+/// What `flow_tools` says.
+enum Exposure {
+    Closed,
+    Open,
+    /// The calls of the tools.
+    Named(Vec<Type>),
 }
 
 /// An entry of `next(..)`.
@@ -113,6 +133,9 @@ impl Args {
                     attributes::word(key, input)?;
                     args.tools = Some(key.clone());
                 }
+                "flow_tools" => {
+                    args.flow_tools = Some((key.clone(), Exposure::read(key, input, errors)?));
+                }
                 "memory" => args.memory = Some(attributes::text(key, input)?),
                 "model" => args.model = Some(attributes::text(key, input)?),
                 "id" => args.id = Some(attributes::text(key, input)?),
@@ -149,6 +172,15 @@ impl Args {
                      e.g. `next(Farewell, stay)`",
                     item.ident
                 ),
+            );
+        }
+        if let (Some((key, _)), Some(kind)) = (&self.flow_tools, &self.kind)
+            && kind != "reply"
+        {
+            errors.at(
+                key,
+                "`flow_tools` is for a reply step: it offers tools of the flow to the model that \
+                 speaks for the step",
             );
         }
         for (name, what) in [(&self.memory, "a memory namespace"), (&self.id, "a step name")] {
@@ -278,6 +310,8 @@ impl Args {
                 fn tools() -> #private::std::vec::Vec<#private::ToolDefinition> { #call }
             }
         });
+        let flow_tools = self.flow_tools.as_ref().filter(|_| is_checked);
+        let flow_tools = flow_tools.map(|(_, exposure)| exposure.constant(&flow, private));
         let registered = self.tools.as_ref().map(|_| {
             quote! {
                 #[automatically_derived]
@@ -288,6 +322,7 @@ impl Args {
         let tool_host = is_reply.then(|| {
             let call = self.tools.as_ref().map(|key| {
                 let call = at(key.span(), quote!(<Self as #private::StepTools>::call));
+                let shared = at(key.span(), quote!(<Self as #private::StepTools>::call_shared));
                 quote! {
                     fn call_tool<'a>(
                         &'a mut self,
@@ -296,6 +331,14 @@ impl Args {
                         arguments: #private::serde_json::Value,
                     ) -> #private::ToolFuture<'a> {
                         #private::std::boxed::Box::pin(#call(self, cx, tool, arguments))
+                    }
+                    fn call_tool_shared<'a>(
+                        &'a self,
+                        cx: &'a #private::StepCx<'_, #flow>,
+                        tool: &'a ::core::primitive::str,
+                        arguments: #private::serde_json::Value,
+                    ) -> #private::ToolFuture<'a> {
+                        #private::std::boxed::Box::pin(#shared(self, cx, tool, arguments))
                     }
                 }
             });
@@ -333,6 +376,7 @@ impl Args {
                 #aliases
                 #memory
                 #model
+                #flow_tools
                 const DOC: &'static ::core::primitive::str = #docs;
                 fn transition(next: #next) -> #private::Way { #body }
                 fn is_stay(next: &#next) -> ::core::primitive::bool { #is_stay }
@@ -358,6 +402,57 @@ impl Args {
 
 const NO_WAY_OUT: &str =
     "a step without a way out never leaves: name a step, or `stay`, `end`, `hand_off`, `escalate`";
+
+impl Exposure {
+    fn read(key: &Ident, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Self> {
+        const FORMS: &str = "`flow_tools = closed`, `flow_tools = open`, or the tools by the \
+                             structs of their calls: `flow_tools(Charge, FindHotel)`";
+        if input.peek(syn::token::Paren) {
+            let content;
+            syn::parenthesized!(content in input);
+            if content.is_empty() {
+                errors.at(key, "`flow_tools(..)` names no tool: write `flow_tools = closed`");
+            }
+            let calls: Vec<Type> = attributes::entries(&content, errors, Type::parse);
+            for (i, call) in calls.iter().enumerate() {
+                let shown = call.to_token_stream().to_string();
+                if calls.iter().take(i).any(|other| other.to_token_stream().to_string() == shown) {
+                    errors.at(call, format_args!("`{shown}` stands twice in `flow_tools(..)`"));
+                }
+            }
+            return Ok(Self::Named(calls));
+        }
+        if !input.peek(Token![=]) {
+            return Err(syn::Error::new(key.span(), format!("write {FORMS}")));
+        }
+        input.parse::<Token![=]>()?;
+        let word = input
+            .call(Ident::parse_any)
+            .map_err(|error| syn::Error::new(error.span(), format!("write {FORMS}")))?;
+        match word.to_string().as_str() {
+            "closed" => Ok(Self::Closed),
+            "open" => Ok(Self::Open),
+            other => Err(syn::Error::new(word.span(), format!("not `{other}`; write {FORMS}"))),
+        }
+    }
+
+    fn constant(&self, flow: &TokenStream, private: &TokenStream) -> TokenStream {
+        let value = match self {
+            Self::Closed => quote!(Closed),
+            Self::Open => quote!(Open),
+            Self::Named(calls) => {
+                let names = calls.iter().map(|call| {
+                    let place = call.span();
+                    let open = at(place, quote!(<));
+                    let close = at(place, quote!(as #private::ToolCall<#flow>>::NAME));
+                    quote!(#open #call #close)
+                });
+                quote!(Named(&[#(#names),*]))
+            }
+        };
+        quote!(const FLOW_TOOLS: #private::Exposure = #private::Exposure::#value;)
+    }
+}
 
 impl WayOut {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {

@@ -204,16 +204,24 @@ struct Parts {
     structs: TokenStream,
     calls: TokenStream,
     definitions: TokenStream,
+    /// The arms of the dispatcher.
     arms: TokenStream,
+    /// The arms of the dispatcher of a step's parallel tools.
+    shared_arms: TokenStream,
 }
 
 impl Parts {
     /// Adds the description of a tool.
     fn describe(&mut self, tool: &Tool, head: &Head, private: &TokenStream) {
         let Tool { name, description, conditions, .. } = tool;
+        let parallel = tool.is_parallel.then(|| quote!(.parallel()));
+        let ask = tool.is_asked.then(|| quote!(.policy(#private::ToolPolicy::Ask)));
+        let marks = quote!(#parallel #ask);
         let define = match tool.arguments_type(&head.generics) {
             Some(arguments) => quote! {
-                tools.push(#private::signature::describe::<#arguments>(#name, #description));
+                tools.push(
+                    #private::signature::describe::<#arguments>(#name, #description) #marks
+                );
             },
             None => {
                 let describe = tool.item("describe");
@@ -226,15 +234,15 @@ impl Parts {
                 quote! {
                     let mut parameters = #private::signature::Parameters::new();
                     #(#arguments)*
-                    tools.push(parameters.into_tool(#name, #description));
+                    tools.push(parameters.into_tool(#name, #description) #marks);
                 }
             }
         };
         self.definitions.extend(quote!(#(#conditions)* { #define }));
     }
 
-    /// Adds the arm of the dispatcher: reads the arguments into locals, then does `work`.
-    fn dispatch(&mut self, tool: &Tool, head: &Head, private: &TokenStream, work: &TokenStream) {
+    /// Makes the arm of the dispatcher: reads the arguments into locals, then does `work`.
+    fn arm(tool: &Tool, head: &Head, private: &TokenStream, work: &TokenStream) -> TokenStream {
         let Tool { name, conditions, .. } = tool;
         let Names { tool: key, input, .. } = Names::new();
         let locals = tool.locals();
@@ -262,13 +270,13 @@ impl Parts {
                 }
             }
         };
-        self.arms.extend(quote! {
+        quote! {
             #(#conditions)*
             #name => {
                 #read
                 #work
             }
-        });
+        }
     }
 }
 
@@ -395,20 +403,40 @@ fn step_tools(head: &Head, tools: &[Tool], private: &TokenStream) -> TokenStream
         let call = call(tool, &quote!(Self), &quote!(self), private);
         let place = tool.output_place();
         let (returned, value) = (local("returned", place), local("value", place));
+        let kind = quote!((&&&&#private::returns::probe(&#value)).value());
+        let kind = if tool.is_parallel { quote!(#private::returns::steady(#kind)) } else { kind };
         let convert = at(
             place,
             quote! {
                 let #value = (&&&&#private::returns::probe(&#returned)).failure().take(#key, #returned)?;
-                (&&&&#private::returns::probe(&#value)).value().output(
-                    #private::returns::step::<Self>(), #key, #value,
-                )
+                #kind.output(#private::returns::step::<Self>(), #key, #value)
             },
         );
-        let work = quote!(let #returned = #call; #convert);
-        parts.dispatch(tool, head, private, &work);
+        let arm = Parts::arm(tool, head, private, &quote!(let #returned = #call; #convert));
+        if tool.is_parallel { &mut parts.shared_arms } else { &mut parts.arms }.extend(arm);
     }
-    let Parts { structs, definitions, arms, .. } = parts;
+    let Parts { structs, definitions, arms, shared_arms, .. } = parts;
     let prelude = prelude(tools);
+    let unknown = quote! {
+        ::core::result::Result::Err(#private::signature::unknown(#key, &Self::definitions()))
+    };
+    // A parallel tool that is called by itself takes the same way.
+    let (fallback, shared) = if shared_arms.is_empty() {
+        (unknown, TokenStream::new())
+    } else {
+        let body = select(&key, &shared_arms, &unknown, private);
+        let shared = quote! {
+            async fn call_shared<'a>(
+                &'a self,
+                #cx: &'a #private::StepCx<'_, #private::FlowOf<Self>>,
+                #key: &'a ::core::primitive::str,
+                #input: #private::serde_json::Value,
+            ) -> ::core::result::Result<#private::ToolOutput, #private::ToolError> { #body }
+        };
+        let call = quote!(<Self as #private::StepTools>::call_shared(self, #cx, #key, #input));
+        (quote!(#call.await), shared)
+    };
+    let body = select(&key, &arms, &fallback, private);
     quote! {
         const _: () = {
             #prelude
@@ -428,20 +456,33 @@ fn step_tools(head: &Head, tools: &[Tool], private: &TokenStream) -> TokenStream
                     #cx: &'a mut #private::StepCx<'_, #private::FlowOf<Self>>,
                     #key: &'a ::core::primitive::str,
                     #input: #private::serde_json::Value,
-                ) -> ::core::result::Result<#private::ToolOutput, #private::ToolError> {
-                    use #private::returns::{
-                        FailureA as _, FailureB as _, FailureC as _, FailureD as _,
-                        ValueA as _, ValueB as _, ValueC as _, ValueD as _,
-                    };
-                    match #key {
-                        #arms
-                        _ => ::core::result::Result::Err(
-                            #private::signature::unknown(#key, &Self::definitions()),
-                        ),
-                    }
-                }
+                ) -> ::core::result::Result<#private::ToolOutput, #private::ToolError> { #body }
+
+                #shared
             }
         };
+    }
+}
+
+/// The body of a dispatcher of a step.
+fn select(
+    key: &Ident,
+    arms: &TokenStream,
+    fallback: &TokenStream,
+    private: &TokenStream,
+) -> TokenStream {
+    if arms.is_empty() {
+        return fallback.clone();
+    }
+    quote! {
+        use #private::returns::{
+            FailureA as _, FailureB as _, FailureC as _, FailureD as _,
+            ValueA as _, ValueB as _, ValueC as _, ValueD as _,
+        };
+        match #key {
+            #arms
+            _ => #fallback,
+        }
     }
 }
 
@@ -526,9 +567,10 @@ fn flow_tools(head: &Head, tools: &[Tool], private: &TokenStream) -> TokenStream
         let work = quote! {
             #private::returns::answer(self, #cx, #ident { #(#fields: #locals),* }).await
         };
-        parts.dispatch(tool, head, private, &work);
+        let arm = Parts::arm(tool, head, private, &work);
+        parts.arms.extend(arm);
     }
-    let Parts { structs, calls, definitions, arms } = parts;
+    let Parts { structs, calls, definitions, arms, .. } = parts;
     let prelude = prelude(tools);
     quote! {
         #structs

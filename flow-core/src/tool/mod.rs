@@ -6,11 +6,15 @@
 //! this for the methods of an `impl` block.
 
 pub mod arguments;
+mod cache;
 mod definition;
+mod policy;
 #[doc(hidden)]
 pub mod returns;
 pub mod signature;
 
+pub(crate) use cache::declared;
 pub use definition::{
     FlowTools, ToolCall, ToolCx, ToolDefinition, ToolOutcome, ToolOutput, ToolResult, WayOut,
 };
+pub use policy::ToolPolicy;
