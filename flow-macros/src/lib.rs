@@ -29,6 +29,7 @@
 
 mod attributes;
 mod errors;
+mod exposure;
 mod flow;
 mod generics;
 mod method;

@@ -9,6 +9,7 @@ use syn::{ItemStruct, LitStr, Path, PathArguments, Token, Type};
 
 use crate::attributes::{self, Docs};
 use crate::errors::{Errors, nearest, unknown_key};
+use crate::exposure::Exposure;
 use crate::generics;
 use crate::paths::{Krate, at, local};
 use crate::slot;
@@ -44,14 +45,6 @@ struct Args {
     id: Option<LitStr>,
     aliases: Vec<LitStr>,
     krate: Option<Path>,
-}
-
-/// What `flow_tools` says.
-enum Exposure {
-    Closed,
-    Open,
-    /// The calls of the tools.
-    Named(Vec<Type>),
 }
 
 /// An entry of `next(..)`.
@@ -402,57 +395,6 @@ impl Args {
 
 const NO_WAY_OUT: &str =
     "a step without a way out never leaves: name a step, or `stay`, `end`, `hand_off`, `escalate`";
-
-impl Exposure {
-    fn read(key: &Ident, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Self> {
-        const FORMS: &str = "`flow_tools = closed`, `flow_tools = open`, or the tools by the \
-                             structs of their calls: `flow_tools(Charge, FindHotel)`";
-        if input.peek(syn::token::Paren) {
-            let content;
-            syn::parenthesized!(content in input);
-            if content.is_empty() {
-                errors.at(key, "`flow_tools(..)` names no tool: write `flow_tools = closed`");
-            }
-            let calls: Vec<Type> = attributes::entries(&content, errors, Type::parse);
-            for (i, call) in calls.iter().enumerate() {
-                let shown = call.to_token_stream().to_string();
-                if calls.iter().take(i).any(|other| other.to_token_stream().to_string() == shown) {
-                    errors.at(call, format_args!("`{shown}` stands twice in `flow_tools(..)`"));
-                }
-            }
-            return Ok(Self::Named(calls));
-        }
-        if !input.peek(Token![=]) {
-            return Err(syn::Error::new(key.span(), format!("write {FORMS}")));
-        }
-        input.parse::<Token![=]>()?;
-        let word = input
-            .call(Ident::parse_any)
-            .map_err(|error| syn::Error::new(error.span(), format!("write {FORMS}")))?;
-        match word.to_string().as_str() {
-            "closed" => Ok(Self::Closed),
-            "open" => Ok(Self::Open),
-            other => Err(syn::Error::new(word.span(), format!("not `{other}`; write {FORMS}"))),
-        }
-    }
-
-    fn constant(&self, flow: &TokenStream, private: &TokenStream) -> TokenStream {
-        let value = match self {
-            Self::Closed => quote!(Closed),
-            Self::Open => quote!(Open),
-            Self::Named(calls) => {
-                let names = calls.iter().map(|call| {
-                    let place = call.span();
-                    let open = at(place, quote!(<));
-                    let close = at(place, quote!(as #private::ToolCall<#flow>>::NAME));
-                    quote!(#open #call #close)
-                });
-                quote!(Named(&[#(#names),*]))
-            }
-        };
-        quote!(const FLOW_TOOLS: #private::Exposure = #private::Exposure::#value;)
-    }
-}
 
 impl WayOut {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {

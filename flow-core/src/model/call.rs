@@ -24,7 +24,8 @@ pub struct CallPolicy {
     pub longest_wait: Duration,
     /// How often in one turn of a step the model may ask for tools. Default: 8.
     pub tool_rounds: u32,
-    /// How long one tool may take. Default: 60 seconds.
+    /// How long one tool may take. One that blocks its thread cannot be stopped.
+    /// Default: 60 seconds.
     pub tool_timeout: Duration,
     /// How many calls of [parallel](crate::tool::ToolDefinition::parallel) tools run at the
     /// same time; the others of a round wait. Default: 8.

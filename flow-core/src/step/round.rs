@@ -199,7 +199,8 @@ impl Toolbox {
                     let made = match decision {
                         Decision::Step => {
                             let arguments = call.arguments.clone();
-                            let running = step.call_shared(cx, &call.name, arguments);
+                            let running =
+                                async { step.call_shared(cx, &call.name, arguments).await };
                             self.guard(call, running).await
                         }
                         Decision::Flow(tool_cx) => self.call_flow(cx.flow, &tool_cx, call).await,
@@ -218,7 +219,9 @@ impl Toolbox {
     }
 
     async fn call_flow<F: FlowMeta>(&self, flow: &F, cx: &ToolCx, call: &ToolCallPart) -> Made {
-        self.guard(call, flow.call_tool(cx, &call.name, call.arguments.clone())).await
+        let arguments = call.arguments.clone();
+        // Within the guard, since making the future may panic too.
+        self.guard(call, async { flow.call_tool(cx, &call.name, arguments).await }).await
     }
 
     /// Runs a call to its end, its panic or its limit.

@@ -3,7 +3,8 @@
 //! A tool is described by a [`ToolDefinition`], whose parameters are the JSON Schema of the
 //! type that also reads the arguments, so that description and validation cannot differ.
 //! [`arguments`] repairs what models get wrong where that is safe. `#[tools]` writes all of
-//! this for the methods of an `impl` block.
+//! this for the methods of an `impl` block. A [`ToolPolicy`] says whether a call that a model
+//! asks for is made.
 
 pub mod arguments;
 mod cache;

@@ -1,0 +1,45 @@
+//! A tool that moves the flow runs alone.
+
+use flow_core::prelude::*;
+
+#[flow(steps(Talk, Aloud))]
+#[derive(Clone)]
+struct Hotel;
+
+impl Flow for Hotel {}
+
+#[step(reply, tools, next(end))]
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+struct Talk;
+
+impl Reply for Talk {
+    type Flow = Hotel;
+}
+
+#[tools]
+impl Talk {
+    /// Ends.
+    #[tool(parallel)]
+    async fn leave(&self) -> Result<TalkNext> {
+        Ok(TalkNext::End("done".into()))
+    }
+}
+
+#[step(reply, tools, next(end))]
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+struct Aloud;
+
+impl Reply for Aloud {
+    type Flow = Hotel;
+}
+
+#[tools]
+impl Aloud {
+    /// Ends and says so.
+    #[tool(parallel)]
+    fn leave(&self) -> ToolOutcome<u8, AloudNext> {
+        ToolOutcome::new(1).go(AloudNext::End("done".into()))
+    }
+}
+
+fn main() {}
