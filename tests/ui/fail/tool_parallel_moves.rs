@@ -2,7 +2,7 @@
 
 use flow_core::prelude::*;
 
-#[flow(steps(Talk, Aloud))]
+#[flow(steps(Talk))]
 #[derive(Clone)]
 struct Hotel;
 
@@ -22,23 +22,6 @@ impl Talk {
     #[tool(parallel)]
     async fn leave(&self) -> Result<TalkNext> {
         Ok(TalkNext::End("done".into()))
-    }
-}
-
-#[step(reply, tools, next(end))]
-#[derive(Default, Serialize, Deserialize, JsonSchema)]
-struct Aloud;
-
-impl Reply for Aloud {
-    type Flow = Hotel;
-}
-
-#[tools]
-impl Aloud {
-    /// Ends and says so.
-    #[tool(parallel)]
-    fn leave(&self) -> ToolOutcome<u8, AloudNext> {
-        ToolOutcome::new(1).go(AloudNext::End("done".into()))
     }
 }
 
