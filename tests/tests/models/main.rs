@@ -1,7 +1,10 @@
 //! Reply steps that speak through a model: the tool loop, memory, failures.
 
+mod errands;
+mod exposure;
 mod loops;
 mod replies;
+mod rounds;
 
 use std::time::Duration;
 
