@@ -11,13 +11,14 @@ use crate::attributes::{self, Docs};
 use crate::errors::{Errors, nearest, unknown_key};
 use crate::generics;
 use crate::paths::{Krate, at, local};
+use crate::sampling::Sampling;
 use crate::slot;
 
 const KINDS: [&str; 4] = ["reply", "collect", "action", "decide"];
 const WORDS: [&str; 4] = ["stay", "end", "hand_off", "escalate"];
-const KEYS: [&str; 12] = [
-    "reply", "collect", "action", "decide", "next", "input", "tools", "memory", "model", "id",
-    "alias", "crate",
+const KEYS: [&str; 13] = [
+    "reply", "collect", "action", "decide", "next", "input", "tools", "memory", "model",
+    "sampling", "id", "alias", "crate",
 ];
 
 /// What `#[step(..)]` says.
@@ -29,6 +30,7 @@ struct Args {
     tools: Option<Ident>,
     memory: Option<LitStr>,
     model: Option<LitStr>,
+    sampling: Option<Sampling>,
     id: Option<LitStr>,
     aliases: Vec<LitStr>,
     krate: Option<Path>,
@@ -115,6 +117,7 @@ impl Args {
                 }
                 "memory" => args.memory = Some(attributes::text(key, input)?),
                 "model" => args.model = Some(attributes::text(key, input)?),
+                "sampling" => args.sampling = Some(Sampling::parse(key, input, errors)?),
                 "id" => args.id = Some(attributes::text(key, input)?),
                 "alias" => {
                     args.aliases = attributes::list(key, "alias(\"OldName\")", input, |input| {
@@ -149,6 +152,14 @@ impl Args {
                      e.g. `next(Farewell, stay)`",
                     item.ident
                 ),
+            );
+        }
+        if let (Some(sampling), Some(kind)) = (&self.sampling, &self.kind)
+            && kind == "action"
+        {
+            errors.at(
+                sampling.key(),
+                "no model speaks for an action step, so there is nothing to say about its words",
             );
         }
         for (name, what) in [(&self.memory, "a memory namespace"), (&self.id, "a step name")] {
@@ -313,6 +324,7 @@ impl Args {
                     ::core::option::Option::Some(#model);
             }
         });
+        let sampling = self.sampling.as_ref().map(|sampling| sampling.function(private));
         // The ways out name the flow and so need the kind's trait; without one say it here.
         let is_named = ways.iter().any(|way| matches!(way.to, To::Step { .. }));
         let kind_check = (is_checked && !is_named).then(|| {
@@ -334,6 +346,7 @@ impl Args {
                 #memory
                 #model
                 const DOC: &'static ::core::primitive::str = #docs;
+                #sampling
                 fn transition(next: #next) -> #private::Way { #body }
                 fn is_stay(next: &#next) -> ::core::primitive::bool { #is_stay }
                 #tools

@@ -109,7 +109,7 @@ pub const LEASE: Duration = Duration::from_secs(30);
 pub(crate) struct Core {
     store: Arc<dyn SessionStore>,
     flows: BTreeMap<&'static str, Arc<dyn Registered>>,
-    models: ModelCatalog,
+    models: Arc<ModelCatalog>,
     limits: Limits,
     durability: Durability,
     lease: Duration,

@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 use super::{FlowMeta, Steps};
 use crate::error::{Error, Result, StepError};
 use crate::id::SessionId;
-use crate::model::{CallPolicy, ModelSelection};
+use crate::model::{CallPolicy, ModelConfig, ModelError, ModelSelection};
 use crate::session::{Migrations, SessionDoc};
-use crate::step::{ActionCx, StepCx};
+use crate::step::{ActionCx, Recovery, StepCx};
 use crate::tool::ToolDefinition;
 use crate::transition::Transition;
 
@@ -26,9 +26,12 @@ use crate::transition::Transition;
 /// [`config_call_policy`](Self::config_call_policy) and [`config_memory`](Self::config_memory)
 /// are read after `init`.
 pub trait Flow: FlowMeta {
-    /// The model of the flow. Default: the one of `#[flow(model = "..")]`.
-    fn config_model(&self) -> Option<ModelSelection> {
-        Self::MODEL.and_then(|model| model.parse().ok())
+    /// The model of the flow and its parameters. Default: those of
+    /// `#[flow(model = "..", sampling(..))]`. A
+    /// [`ModelSelection`] becomes one with `into()`.
+    fn config_model(&self) -> Option<ModelConfig> {
+        let model: ModelSelection = Self::MODEL?.parse().ok()?;
+        Some(ModelConfig::new(model).sampling(Self::model_sampling()))
     }
 
     /// How models are called.
@@ -97,6 +100,19 @@ pub trait Flow: FlowMeta {
     /// How documents of older versions are brought up to date.
     fn migrations() -> Migrations {
         Migrations::new()
+    }
+
+    /// Runs when a model gave no answer, or refused, and the step's own `on_model_error` passed.
+    /// It may answer, move the flow or ask another model once. A transition that it makes does
+    /// not pass the step's gate. Default: the turn fails, unless
+    /// [`on_error`](Self::on_error) says otherwise.
+    fn on_model_error(
+        &self,
+        error: &ModelError,
+        cx: &mut StepCx<'_, Self>,
+    ) -> impl Future<Output = Result<Recovery<Transition>>> + Send {
+        let _ = (error, cx);
+        std::future::ready(Ok(Recovery::Pass))
     }
 
     /// Runs when a step has failed, and may say where to go instead of failing the turn.

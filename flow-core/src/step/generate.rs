@@ -24,6 +24,15 @@ pub(super) struct Generated {
     pub(super) transition: Option<Transition>,
 }
 
+/// How far the loop has come. After a failure another model goes on from there, so that no
+/// tool is called twice.
+#[derive(Default)]
+pub(super) struct Progress {
+    messages: Option<Vec<Message>>,
+    refused: u32,
+    rounds: u32,
+}
+
 /// Why there is no answer.
 pub(super) enum Failed {
     Model(ModelError),
@@ -107,6 +116,7 @@ where
 pub(super) async fn generate<F: FlowMeta>(
     step: &mut dyn Spoken<F>,
     cx: &mut StepCx<'_, F>,
+    progress: &mut Progress,
 ) -> Result<Generated, Failed> {
     let speaker = cx.scope.speaker.clone().ok_or(ModelError::Missing)?;
     let own = step.own_tools();
@@ -114,31 +124,30 @@ pub(super) async fn generate<F: FlowMeta>(
     let system = step.instructions(cx);
     let sampling = step.sampling(cx);
 
-    let mut messages = cx.scope.history();
-    let mut refused = 0;
-    let mut rounds = 0;
+    let Progress { messages, refused, rounds } = progress;
+    let messages = messages.get_or_insert_with(|| cx.scope.history());
     loop {
         let mut request =
             ChatRequest::new(messages.clone()).tools(tools.clone()).sampling(sampling.clone());
         if !system.as_str().is_empty() {
             request = request.system(system.as_str());
         }
-        if rounds == speaker.policy.tool_rounds {
+        if *rounds == speaker.policy.tool_rounds {
             // The last round: the model has to answer with what it has.
             request = request.tool_choice(ToolChoice::None);
         }
         let response = ask(cx.scope, &speaker, &request).await?;
-        let (parts, calls) = name_calls(response.parts, &messages);
+        let (parts, calls) = name_calls(response.parts, messages);
         let text = texts(&parts);
         if calls.is_empty() {
             if let Check::Retry(reason) = step.check(&text, cx) {
-                if refused == CHECK_RETRIES {
+                if *refused == CHECK_RETRIES {
                     return Err(Failed::Step(StepError::new(format!(
                         "the step refused {} answers of the model; the last reason: {reason}",
-                        refused + 1
+                        *refused + 1
                     ))));
                 }
-                refused += 1;
+                *refused += 1;
                 // Neither the refused answer nor the reason becomes part of the history.
                 messages.push(cx.scope.draft(Role::Assistant, parts));
                 messages.push(cx.scope.draft(Role::User, vec![Part::text(reason)]));
@@ -147,10 +156,10 @@ pub(super) async fn generate<F: FlowMeta>(
             cx.scope.effects.push(Effect::Answer { parts, text: text.clone() });
             return Ok(Generated { text, transition: None });
         }
-        if rounds == speaker.policy.tool_rounds {
+        if *rounds == speaker.policy.tool_rounds {
             return Err(ModelError::ToolRounds { limit: speaker.policy.tool_rounds }.into());
         }
-        rounds += 1;
+        *rounds += 1;
         messages.push(cx.scope.draft(Role::Assistant, parts.clone()));
         cx.scope.effects.push(Effect::Answer { parts, text });
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::driver::make;
 use super::{DynStep, FlowMeta, Kind, Slot, Step, StepKind};
+use crate::model::Sampling;
 use crate::tool::ToolDefinition;
 use crate::transition::Target;
 
@@ -30,11 +31,17 @@ pub struct StepInfo {
     pub targets: &'static [Target],
     /// The slots of a collect step.
     pub slots: &'static [Slot],
+    sampling: fn() -> Sampling,
     tools: fn() -> Vec<ToolDefinition>,
     schema: fn() -> Schema,
 }
 
 impl StepInfo {
+    /// The parameters of the model that speaks for the step, before they go over the flow's.
+    pub fn sampling(&self) -> Sampling {
+        (self.sampling)()
+    }
+
     /// The tools of the step.
     pub fn tools(&self) -> Vec<ToolDefinition> {
         (self.tools)()
@@ -111,6 +118,7 @@ impl<F: FlowMeta> StepEntry<F> {
                 model: S::MODEL,
                 targets: S::TARGETS,
                 slots: <S::Kind as StepKind<S>>::slots(),
+                sampling: S::model_sampling,
                 tools: S::tools,
                 schema: schema::<S>,
             },
