@@ -200,7 +200,7 @@ fn hide_in(value: &mut Value) {
 }
 
 /// Whether a key looks like that of a credential. `flow-macros` has the same rule.
-fn is_credential(key: &str) -> bool {
+pub(super) fn is_credential(key: &str) -> bool {
     const ENDS: [&str; 13] = [
         "apikey",
         "accesskey",

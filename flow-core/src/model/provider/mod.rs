@@ -46,8 +46,28 @@
 //!   of the top level: an object there replaces the whole object.
 //! * Ollama heeds no choice of tools: with [`ToolChoice::None`](super::ToolChoice::None) they
 //!   are not offered, and it cannot be made to call one. Its `num_ctx` is set at the server.
-//!   Anthropic and OpenAI's responses take no seed, and the latter no texts to stop at, which
-//!   is an error.
+//!   OpenAI's responses take no texts to stop at, which is an error.
+//!
+//! # Which parameters are taken
+//!
+//! What a provider's documentation rules out is refused before anything is sent, and in a turn
+//! before its session is touched ([`ModelError::Parameter`]). What only some of its models take
+//! is left to the provider to refuse.
+//!
+//! | provider | `temperature` | `seed` | `reasoning_effort` | said by |
+//! | --- | --- | --- | --- | --- |
+//! | `openai` | to 2 | yes | none, minimal, low, medium, high, xhigh, max | [chat completions](https://platform.openai.com/docs/api-reference/chat/create) |
+//! | `openai-responses` | to 2 | no | as `openai` | [responses](https://platform.openai.com/docs/api-reference/responses/create) |
+//! | `anthropic` | to 1 | no | as `openai`, or a number of tokens | [messages](https://docs.anthropic.com/en/api/messages), [effort](https://platform.claude.com/docs/en/build-with-claude/effort) |
+//! | `gemini` | to 2 | yes | as `openai`, or a number of tokens | [generation config](https://ai.google.dev/api/generate-content#generationconfig) |
+//! | `ollama` | to 2 | yes | the model's own words | [compatibility](https://docs.ollama.com/api/openai-compatibility) |
+//! | `openrouter` | to 2 | yes | as `openai` | [parameters](https://openrouter.ai/docs/api_reference/parameters) |
+//! | `deepseek` | to 2 | yes | minimal, low, medium, high, xhigh, max, ultra | [thinking mode](https://api-docs.deepseek.com/guides/thinking_mode) |
+//! | `groq` | to 2 | yes | none, default, low, medium, high | [reasoning](https://console.groq.com/docs/reasoning) |
+//! | `xai` | to 2 | yes | none, low, medium, high, xhigh | [reasoning](https://docs.x.ai/docs/guides/reasoning) |
+//! | `openai-compatible` | to 2 | yes | any word | |
+//!
+//! Words that Anthropic and Gemini do not have are turned into the nearest that they have.
 //!
 //! # What a response becomes
 //!
@@ -66,6 +86,7 @@
 //! would go with them.
 
 mod error;
+mod parameters;
 mod reply;
 mod request;
 mod schema;
@@ -83,6 +104,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use super::{
     Capabilities, ChatModel, ChatRequest, ChatResponse, ModelCatalog, ModelError, ModelStream,
+    Sampling,
 };
 use service::{Dialect, Service};
 
@@ -129,6 +151,8 @@ struct Target {
     model: String,
     base_url: String,
     key: Option<SecretString>,
+    /// What is secret in the base URL.
+    hidden: Vec<SecretString>,
 }
 
 /// Sets up a [`ProviderModel`].
@@ -221,7 +245,7 @@ impl ProviderModelBuilder {
                     service.base_url.unwrap_or_default()
                 ),
             })?;
-        let base_url = service.tidy_url(&base_url)?;
+        let (base_url, hidden) = service.tidy_url(&base_url)?;
         let client = match self.client {
             Some(client) => client,
             None => http_client(&service)?,
@@ -229,7 +253,7 @@ impl ProviderModelBuilder {
         let structured_output =
             self.structured_output.unwrap_or_else(|| service.structured_output(&self.name));
         let model = format!("{}::{}", service.name, self.name);
-        let target = Target { service, name: self.name, model, base_url, key };
+        let target = Target { service, name: self.name, model, base_url, key, hidden };
         Ok(ProviderModel { target, client, structured_output })
     }
 }
@@ -290,6 +314,10 @@ impl ChatModel for ProviderModel {
     async fn stream(&self, request: &ChatRequest) -> Result<ModelStream, ModelError> {
         let (request, options) = request::to_genai(&self.target, request)?;
         stream::open(&self.client, self.target.clone(), request, options).await
+    }
+
+    fn check_sampling(&self, sampling: &Sampling) -> Result<(), ModelError> {
+        self.target.check_sampling(sampling)
     }
 
     fn capabilities(&self) -> Capabilities {
