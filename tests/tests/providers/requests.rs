@@ -138,7 +138,7 @@ async fn output_by_schema_in_every_dialect() {
 
 #[tokio::test]
 async fn tool_choices_are_sent_with_tools() {
-    let with = |choice| conversation().tool_choice(choice);
+    let with = |choice| conversation().tool_choice(choice).sampling(Sampling::default());
     for (choice, openai, anthropic) in [
         (ToolChoice::Auto, Value::Null, Value::Null),
         (ToolChoice::None, json!("none"), json!({ "type": "none" })),

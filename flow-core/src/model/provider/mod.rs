@@ -83,7 +83,7 @@
 //! it lacks (ids of responses, refusals, exact text and broken arguments of chat completions,
 //! images by URL and failed tools with Anthropic) is added here. It
 //! retries nothing; see [`complete`](super::complete). Redirects are not followed, since keys
-//! would go with them.
+//! would go with them. The crate's own log is dropped: it holds whole bodies of answers.
 
 mod error;
 mod parameters;
@@ -101,6 +101,8 @@ use async_trait::async_trait;
 use genai::resolver::{AuthData, Endpoint};
 use genai::{Client, Headers, ModelIden, ServiceTarget, WebConfig};
 use secrecy::{ExposeSecret as _, SecretString};
+use tracing::Dispatch;
+use tracing::instrument::{WithDispatch, WithSubscriber as _};
 
 use super::{
     Capabilities, ChatModel, ChatRequest, ChatResponse, ModelCatalog, ModelError, ModelStream,
@@ -258,6 +260,12 @@ impl ProviderModelBuilder {
     }
 }
 
+/// Runs something of the provider crate without its log, which holds whole bodies: what was
+/// said, and secrets that a provider repeats.
+fn quiet<T: Future>(future: T) -> WithDispatch<T> {
+    future.with_subscriber(Dispatch::none())
+}
+
 fn http_client(service: &Service) -> Result<Client, ModelError> {
     let config = WebConfig::default().with_connect_timeout(CONNECT_TIMEOUT);
     config
@@ -306,8 +314,8 @@ impl ChatModel for ProviderModel {
     async fn complete(&self, request: &ChatRequest) -> Result<ChatResponse, ModelError> {
         let (request, options) = request::to_genai(&self.target, request)?;
         let options = options.with_capture_raw_body(true);
-        let result =
-            self.client.exec_chat(self.target.for_request(), request, Some(&options)).await;
+        let result = self.client.exec_chat(self.target.for_request(), request, Some(&options));
+        let result = quiet(result).await;
         reply::from_genai(&self.target, result)
     }
 
@@ -406,6 +414,25 @@ mod tests {
             .unwrap_err();
         assert_eq!(error.code(), "provider-setup");
         assert!(!error.to_string().contains("canary"), "{error}");
+    }
+
+    #[test]
+    fn secrets_of_a_base_url_are_known_as_they_stand_and_decoded() {
+        let url = "http://tenant-4711:p%40ssw0rd-42@h/v1?api_key=sk%2Dcanary&api-version=2026-11-30&key=k";
+        let builder = ProviderModel::builder("openai-compatible", "m").base_url(url);
+        let target = builder.build_from(nothing).unwrap().target;
+        let hidden: Vec<&str> = target.hidden.iter().map(|text| text.expose_secret()).collect();
+        assert_eq!(
+            hidden,
+            [
+                "tenant-4711",
+                "tenant-4711",
+                "p%40ssw0rd-42",
+                "p@ssw0rd-42",
+                "sk%2Dcanary",
+                "sk-canary",
+            ]
+        );
     }
 
     #[test]
