@@ -27,14 +27,15 @@ use crate::transition::Transition;
 /// are read after `init`.
 pub trait Flow: FlowMeta {
     /// The model of the flow and its parameters. Default: those of
-    /// `#[flow(model = "..", sampling(..))]`. A
-    /// [`ModelSelection`] becomes one with `into()`.
+    /// `#[flow(model = "..", sampling(..))]`. A [`ModelSelection`] becomes one with `into()`.
+    /// A model that cannot be had, and parameters that it does not take, fail the turn before
+    /// its session is touched, with an error that names the flow or the step.
     fn config_model(&self) -> Option<ModelConfig> {
         let model: ModelSelection = Self::MODEL?.parse().ok()?;
         Some(ModelConfig::new(model).sampling(Self::model_sampling()))
     }
 
-    /// How models are called.
+    /// How models are called: attempts, waits, and the time that a turn has for its models.
     fn config_call_policy(&self) -> CallPolicy {
         CallPolicy::default()
     }

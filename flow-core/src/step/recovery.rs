@@ -56,7 +56,7 @@ pub enum Recovery<N> {
     Go(N),
     /// Another model is asked the same, with the results of the tools that were called already.
     /// That happens once in each run of a step, whoever asks for it: a second `Retry` counts as
-    /// [`Pass`](Self::Pass). A model that cannot be had or does not take the parameters fails
+    /// [`Pass`](Self::Pass). The deadline of the turn stays where it is. A model that cannot be had or does not take the parameters fails
     /// the turn with the reason. Parameters of the flow and the step go along only if it is
     /// their model; those of [`Reply::sampling`](super::Reply::sampling) always do.
     Retry(ModelConfig),
