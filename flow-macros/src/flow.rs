@@ -10,8 +10,9 @@ use crate::attributes::{self, Docs};
 use crate::errors::{Errors, unknown_key};
 use crate::generics;
 use crate::paths::{Krate, at};
+use crate::sampling::Sampling;
 
-const KEYS: [&str; 7] = ["id", "version", "steps", "state", "model", "tools", "crate"];
+const KEYS: [&str; 8] = ["id", "version", "steps", "state", "model", "sampling", "tools", "crate"];
 
 /// What `#[flow(..)]` says.
 #[derive(Default)]
@@ -21,6 +22,7 @@ struct Args {
     steps: Option<(Ident, Vec<Path>)>,
     state: Option<Type>,
     model: Option<LitStr>,
+    sampling: Option<Sampling>,
     tools: Option<Ident>,
     krate: Option<Path>,
 }
@@ -96,6 +98,7 @@ impl Args {
                     args.state = Some(input.parse()?);
                 }
                 "model" => args.model = Some(attributes::text(key, input)?),
+                "sampling" => args.sampling = Some(Sampling::parse(key, input, errors)?),
                 "tools" => {
                     attributes::word(key, input)?;
                     args.tools = Some(key.clone());
@@ -129,6 +132,13 @@ impl Args {
                     ),
                 );
             }
+        }
+        if let (Some(sampling), None) = (&self.sampling, &self.model) {
+            errors.at(
+                sampling.key(),
+                "`sampling` says how a model picks its words, so name the model too: \
+                 `model = \"provider::name\"`; a flow that names it in `config_model` says it there",
+            );
         }
         let Some((_, steps)) = &self.steps else {
             errors.span(Span::call_site(), NO_STEPS);
@@ -168,6 +178,7 @@ impl Args {
                     ::core::option::Option::Some(#model);
             }
         });
+        let sampling = self.sampling.as_ref().map(|sampling| sampling.function(private));
         let adds = steps.iter().map(|step| {
             let step_of = step_of(step, &quote!(Self), private);
             quote!(let steps = #step_of::add(steps);)
@@ -208,6 +219,7 @@ impl Args {
                 const VERSION: ::core::primitive::u32 = #version;
                 const DOC: &'static ::core::primitive::str = #docs;
                 #model
+                #sampling
                 fn steps() -> #private::Steps<Self> {
                     let steps = #private::Steps::new();
                     #(#adds)*

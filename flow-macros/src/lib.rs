@@ -34,6 +34,7 @@ mod flow;
 mod generics;
 mod method;
 mod paths;
+mod sampling;
 mod slot;
 mod step;
 #[cfg(test)]
@@ -54,6 +55,7 @@ use proc_macro::TokenStream;
 ///     steps(Ask, Farewell),
 ///     state = Booking,
 ///     model = "openai::gpt-5.1-mini",
+///     sampling(temperature = 0.2, extra(service_tier = "flex")),
 ///     tools,
 /// )]
 /// #[derive(Clone)]
@@ -95,8 +97,25 @@ use proc_macro::TokenStream;
 /// | `version = 2` | the version of the session documents that this program writes, from 1 | 1 |
 /// | `state = Type` | the state that all steps share | `()` |
 /// | `model = "provider::name"` | the model that the steps ask | none |
+/// | `sampling(..)` | the parameters of that model, see below | the provider's |
 /// | `tools` | registers the `#[tools(flow)]` block | no tools |
 /// | `crate = path` | where `flow-core` is | found through the manifest |
+///
+/// # Parameters of a model
+///
+/// `sampling(..)` takes literals, here and on [`#[step]`](macro@step):
+///
+/// | key | value |
+/// | --- | --- |
+/// | `temperature = 0.2` | a number from 0 to 2 |
+/// | `top_p = 0.9` | a number above 0 and up to 1 |
+/// | `max_output_tokens = 300` | a whole number from 1 |
+/// | `reasoning_effort = "low"` | the provider's word |
+/// | `seed = 7` | a whole number from 0 |
+/// | `extra(service_tier = "flex", "top-k" = 40)` | whatever else the provider takes: texts, numbers, `true` and `false`; no credentials |
+///
+/// Whether the provider takes them is found once per turn, before its session is touched. The
+/// parameters of a step that speaks through the flow's model go over the flow's, one by one.
 ///
 /// The struct is `Clone`: each turn works on a copy. It may be generic, without lifetimes.
 /// The doc comment becomes `FlowMeta::DOC`.
@@ -105,7 +124,8 @@ use proc_macro::TokenStream;
 ///
 /// Refused where they stand: an unknown key, no steps, a step listed twice, what is no step
 /// of this flow, two steps that answer to one persisted name (for a flow without type
-/// parameters), a model that is not `provider::name`.
+/// parameters), a model that is not `provider::name`, a parameter that there is not or that is
+/// out of its range, parameters without a model.
 #[proc_macro_attribute]
 pub fn flow(attr: TokenStream, item: TokenStream) -> TokenStream {
     flow::expand(attr.into(), item.into()).into()
@@ -197,6 +217,7 @@ pub fn flow(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// | `flow_tools` | the tools of the flow that the model of a reply step is offered too, see below | `closed` |
 /// | `memory = ".."` | the namespace of the step's conversation | the flow's main one |
 /// | `model = "provider::name"` | the model that speaks for a reply step | the flow's |
+/// | `sampling(..)` | the [parameters](macro@flow#parameters-of-a-model) of that model; not for actions | the flow's, if it is the flow's model |
 /// | `id = ".."` | the persisted name; it outlives a rename of the struct | the struct's name |
 /// | `alias("Old", ..)` | persisted names from before a rename | none |
 /// | `crate = path` | where `flow-core` is | found through the manifest |

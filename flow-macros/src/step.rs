@@ -12,11 +12,12 @@ use crate::errors::{Errors, nearest, unknown_key};
 use crate::exposure::Exposure;
 use crate::generics;
 use crate::paths::{Krate, at, local};
+use crate::sampling::Sampling;
 use crate::slot;
 
 const KINDS: [&str; 4] = ["reply", "collect", "action", "decide"];
 const WORDS: [&str; 4] = ["stay", "end", "hand_off", "escalate"];
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "reply",
     "collect",
     "action",
@@ -28,6 +29,7 @@ const KEYS: [&str; 14] = [
     "flow_tools",
     "memory",
     "model",
+    "sampling",
     "id",
     "alias",
     "crate",
@@ -44,6 +46,7 @@ struct Args {
     flow_tools: Option<(Ident, Exposure)>,
     memory: Option<LitStr>,
     model: Option<LitStr>,
+    sampling: Option<Sampling>,
     id: Option<LitStr>,
     aliases: Vec<LitStr>,
     krate: Option<Path>,
@@ -137,6 +140,7 @@ impl Args {
                 }
                 "memory" => args.memory = Some(attributes::text(key, input)?),
                 "model" => args.model = Some(attributes::text(key, input)?),
+                "sampling" => args.sampling = Some(Sampling::parse(key, input, errors)?),
                 "id" => args.id = Some(attributes::text(key, input)?),
                 "alias" => {
                     args.aliases = attributes::list(key, "alias(\"OldName\")", input, |input| {
@@ -179,6 +183,14 @@ impl Args {
                      e.g. `next(Farewell, stay)`",
                     item.ident
                 ),
+            );
+        }
+        if let (Some(sampling), Some(kind)) = (&self.sampling, &self.kind)
+            && kind == "action"
+        {
+            errors.at(
+                sampling.key(),
+                "no model speaks for an action step, so there is nothing to say about its words",
             );
         }
         if let (Some((key, _)), Some(kind)) = (&self.flow_tools, &self.kind)
@@ -363,6 +375,7 @@ impl Args {
                     ::core::option::Option::Some(#model);
             }
         });
+        let sampling = self.sampling.as_ref().map(|sampling| sampling.function(private));
         // The ways out name the flow and so need the kind's trait; without one say it here.
         let is_named = ways.iter().any(|way| matches!(way.to, To::Step { .. }));
         let kind_check = (is_checked && !is_named).then(|| {
@@ -385,6 +398,7 @@ impl Args {
                 #model
                 #flow_tools
                 const DOC: &'static ::core::primitive::str = #docs;
+                #sampling
                 fn transition(next: #next) -> #private::Way { #body }
                 fn is_stay(next: &#next) -> ::core::primitive::bool { #is_stay }
                 #tools

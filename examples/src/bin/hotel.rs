@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use flow_core::model::scripted::ScriptedModel;
-use flow_core::model::{ModelCatalog, ModelSelection, provider};
+use flow_core::model::{ModelCatalog, ModelConfig, ModelSelection, provider};
 use flow_core::prelude::*;
 use flow_core::{Engine, TurnRequest};
 use serde_json::json;
@@ -38,8 +38,8 @@ struct Booking {
 }
 
 impl Flow for Hotel {
-    fn config_model(&self) -> Option<ModelSelection> {
-        Some(self.model.clone())
+    fn config_model(&self) -> Option<ModelConfig> {
+        Some(self.model.clone().into())
     }
 }
 

@@ -140,7 +140,7 @@ impl EngineBuilder {
         let core = Core {
             store,
             flows,
-            models: self.models,
+            models: Arc::new(self.models),
             limits: self.limits,
             durability: self.durability,
             lease: self.lease,

@@ -140,7 +140,7 @@ pub const LEASE: Duration = Duration::from_secs(30);
 pub(crate) struct Core {
     store: Arc<dyn SessionStore>,
     flows: BTreeMap<&'static str, Arc<dyn Registered>>,
-    models: ModelCatalog,
+    models: Arc<ModelCatalog>,
     limits: Limits,
     durability: Durability,
     lease: Duration,

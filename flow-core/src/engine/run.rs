@@ -349,7 +349,9 @@ impl<F: Flow> Run<F> {
         let Some(step) = &mut self.live[self.cursor] else {
             return Err(StepError::terminal("the step is not loaded"));
         };
-        Ok((&mut **step, StepCx::new(&*self.flow, &mut self.state, &mut self.scope)))
+        let mut cx = StepCx::new(&*self.flow, &mut self.state, &mut self.scope);
+        cx.ask_flow = Some(|flow, error, cx| Box::pin(flow.on_model_error(error, cx)));
+        Ok((&mut **step, cx))
     }
 
     async fn restore(&mut self) -> Result<()> {

@@ -21,11 +21,11 @@ use crate::flow::{Flow, InitCx, Restore, StepInfo, Steps, digest};
 use crate::id::{MAX_ID_BYTES, SessionId};
 use crate::ledger::Ledger;
 use crate::message::Role;
-use crate::model::{ModelSelection, TokenUsage};
+use crate::model::{ModelConfig, ModelError, ModelSelection, Sampling, TokenUsage};
 use crate::outcome::Outcome;
 use crate::panic::catch_panic;
 use crate::session::{Delta, ErrorRecord, MAIN_MEMORY, SessionDoc, Status, Waiting};
-use crate::step::{EventSink, Scope, Speaker};
+use crate::step::{EventSink, Models, Scope, Speaker};
 use crate::store::{Grant, OpenRequest, Opened};
 
 /// Runs a turn, tells its events, and gives the session back whatever happens.
@@ -193,6 +193,7 @@ struct Prepared<F: Flow> {
     slot: Arc<FlowSlot<F>>,
     flow: F,
     steps: Steps<F>,
+    models: Models,
     speakers: Vec<Option<Speaker>>,
     digest: Arc<str>,
     context: Map<String, Value>,
@@ -213,28 +214,37 @@ async fn open<F: Flow>(core: Arc<Core>, session: SessionId) -> Result<Opened, St
     core.store.open(&request).instrument(span).await
 }
 
-/// Finds the models of a flow and of its steps, before any session is touched. Steps without
-/// one of their own speak through the flow's.
+/// Finds the models of a flow and of its steps and checks their parameters, before any session
+/// is touched. A step without a model of its own speaks through the flow's.
 fn find_speakers<F: Flow>(
-    core: &Core,
+    models: &Models,
     flow: &F,
     steps: &Steps<F>,
 ) -> Result<Vec<Option<Speaker>>, TurnError> {
-    let policy = flow.config_call_policy();
-    let find = |selection: &ModelSelection, place: &str| {
-        let model = core.models.find(selection).map_err(|error| TurnError::Model {
-            flow: F::ID.to_owned(),
-            place: place.to_owned(),
-            error: Box::new(error),
-        })?;
-        let name = selection.to_string().into();
-        Ok(Speaker { model, name, policy: policy.clone() })
+    let refuse = |place: String, error: ModelError| TurnError::Model {
+        flow: F::ID.to_owned(),
+        place,
+        error: Box::new(error),
     };
-    let shared = flow.config_model().map(|model| find(&model, "the flow")).transpose()?;
-    let of_step = |info: &StepInfo| match info.model.map(str::parse::<ModelSelection>) {
-        Some(Ok(model)) => find(&model, &format!("step `{}`", info.name)).map(Some),
-        // A selection that cannot be read is refused when the engine is built.
-        Some(Err(_)) | None => Ok(shared.clone()),
+    let shared = flow.config_model();
+    let shared = shared.map(|config| models.find(config)).transpose();
+    let shared = shared.map_err(|error| refuse("the flow".to_owned(), error))?;
+    let of_step = |info: &StepInfo| {
+        let sampling = info.sampling();
+        let own = info.model.map(str::parse::<ModelSelection>);
+        let model = match (own, &shared) {
+            (Some(Ok(model)), _) => model,
+            (None, Some(shared)) if sampling != Sampling::default() => shared.config.model.clone(),
+            // A selection that cannot be read is refused when the engine is built.
+            (None | Some(Err(_)), _) => return Ok(shared.clone()),
+        };
+        let config = ModelConfig::new(model).sampling(sampling);
+        let config = match &shared {
+            Some(shared) => config.over(&shared.config),
+            None => config,
+        };
+        let speaker = models.find(config);
+        speaker.map(Some).map_err(|error| refuse(format!("step `{}`", info.name), error))
     };
     steps.iter().map(|entry| of_step(entry.info())).collect()
 }
@@ -268,9 +278,10 @@ async fn prepare<F: Flow>(
         let digest = digest(&steps).into();
         (steps, digest)
     };
-    let speakers = find_speakers(core, &flow, &steps)?;
+    let models = Models::begin(core.models.clone(), flow.config_call_policy());
+    let speakers = find_speakers(&models, &flow, &steps)?;
     let closing = Arc::default();
-    Ok(Prepared { slot, flow, steps, speakers, digest, context, turn, request, closing })
+    Ok(Prepared { slot, flow, steps, models, speakers, digest, context, turn, request, closing })
 }
 
 /// The turn from the opened document to the last commit.
@@ -281,7 +292,7 @@ async fn work<F: Flow>(
     grant: &Grant,
     events: &EventSink,
 ) -> Result<TurnOutcome, Error> {
-    let Prepared { slot, flow, steps, speakers, digest, context, turn, request, closing } =
+    let Prepared { slot, flow, steps, models, speakers, digest, context, turn, request, closing } =
         prepared;
     let session = request.session.clone();
     let now = core.clock.now();
@@ -409,6 +420,7 @@ async fn work<F: Flow>(
         notes: Vec::new(),
         context: merged,
         tools,
+        models,
         speaker: None,
         namespace: MAIN_MEMORY,
         unsaved: Vec::new(),

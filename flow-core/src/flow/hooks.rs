@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 use super::{FlowMeta, Steps};
 use crate::error::{Error, Result, StepError};
 use crate::id::SessionId;
-use crate::model::{CallPolicy, ModelSelection};
+use crate::model::{CallPolicy, ModelConfig, ModelError, ModelSelection};
 use crate::session::{Interrupt, Migrations, SessionDoc};
-use crate::step::{ActionCx, StepCx};
+use crate::step::{ActionCx, Recovery, StepCx};
 use crate::tool::ToolDefinition;
 use crate::transition::Transition;
 
@@ -26,12 +26,16 @@ use crate::transition::Transition;
 /// [`config_call_policy`](Self::config_call_policy) and [`config_memory`](Self::config_memory)
 /// are read after `init`.
 pub trait Flow: FlowMeta {
-    /// The model of the flow. Default: the one of `#[flow(model = "..")]`.
-    fn config_model(&self) -> Option<ModelSelection> {
-        Self::MODEL.and_then(|model| model.parse().ok())
+    /// The model of the flow and its parameters. Default: those of
+    /// `#[flow(model = "..", sampling(..))]`. A [`ModelSelection`] becomes one with `into()`.
+    /// A model that cannot be had, and parameters that it does not take, fail the turn before
+    /// its session is touched, with an error that names the flow or the step.
+    fn config_model(&self) -> Option<ModelConfig> {
+        let model: ModelSelection = Self::MODEL?.parse().ok()?;
+        Some(ModelConfig::new(model).sampling(Self::model_sampling()))
     }
 
-    /// How models are called.
+    /// How models are called: attempts, waits, and the time that a turn has for its models.
     fn config_call_policy(&self) -> CallPolicy {
         CallPolicy::default()
     }
@@ -112,6 +116,19 @@ pub trait Flow: FlowMeta {
         let titles: Vec<&str> = interrupts.iter().map(|i| i.display.title.as_str()).collect();
         let answer = format!("I am still waiting: {}.", titles.join(", "));
         async move { Ok(Some(answer)) }
+    }
+
+    /// Runs when a model gave no answer, or refused, and the step's own `on_model_error` passed.
+    /// It may answer, move the flow or ask another model once. A transition that it makes does
+    /// not pass the step's gate. Default: the turn fails, unless
+    /// [`on_error`](Self::on_error) says otherwise.
+    fn on_model_error(
+        &self,
+        error: &ModelError,
+        cx: &mut StepCx<'_, Self>,
+    ) -> impl Future<Output = Result<Recovery<Transition>>> + Send {
+        let _ = (error, cx);
+        std::future::ready(Ok(Recovery::Pass))
     }
 
     /// Runs when a step has failed, and may say where to go instead of failing the turn.

@@ -47,6 +47,17 @@ pub enum ModelError {
         /// What it has no way for, and what to do instead.
         reason: String,
     },
+    /// A parameter is unknown to the model, out of its range, or must not be one. Nothing was
+    /// sent. The value is not told, since it may be a secret.
+    #[error("`{model}` does not take the parameter `{parameter}`: {reason}")]
+    Parameter {
+        /// The model.
+        model: String,
+        /// The parameter, e.g. `temperature` or `extra.api_key`.
+        parameter: String,
+        /// Why, and what to do instead.
+        reason: String,
+    },
     /// The provider answered with an error status.
     #[error("`{model}` answered with status {status}: {message}")]
     Status {
@@ -74,6 +85,20 @@ pub enum ModelError {
         model: String,
         /// The limit.
         limit: Duration,
+    },
+    /// The turn's time for models is over. The same turn may succeed when it is sent again.
+    #[error(
+        "`{model}` gave no answer within the {limit:?} that a turn has for its models; set \
+         `CallPolicy::turn_deadline` in the flow's `config_call_policy` to give it more{}",
+        last_words(.last.as_deref())
+    )]
+    Deadline {
+        /// The model.
+        model: String,
+        /// [`CallPolicy::turn_deadline`](super::CallPolicy::turn_deadline).
+        limit: Duration,
+        /// Why the last attempt of this call failed, if one was made to its end.
+        last: Option<Box<ModelError>>,
     },
     /// The model refused, or its answer was blocked. Trying again does not help.
     #[error("`{model}` refused to answer: {reason}")]
@@ -105,6 +130,10 @@ pub enum ModelError {
     Cassette(#[from] CassetteError),
 }
 
+fn last_words(last: Option<&ModelError>) -> String {
+    last.map(|error| format!(" (the last attempt: {error})")).unwrap_or_default()
+}
+
 impl ModelError {
     /// A stable kebab-case name of the error.
     pub fn code(&self) -> &'static str {
@@ -114,9 +143,11 @@ impl ModelError {
             Self::MissingKey { .. } => "missing-key",
             Self::Setup { .. } => "provider-setup",
             Self::Unsupported { .. } => "model-unsupported",
+            Self::Parameter { .. } => "model-parameter",
             Self::Status { .. } => "model-status",
             Self::Connection { .. } => "model-connection",
             Self::Timeout { .. } => "model-timeout",
+            Self::Deadline { .. } => "model-deadline",
             Self::Refused { .. } => "model-refused",
             Self::Malformed { .. } => "model-malformed",
             Self::ToolRounds { .. } => "tool-rounds",
@@ -124,12 +155,16 @@ impl ModelError {
         }
     }
 
-    /// Whether another attempt may succeed: too many requests, a failing server, a broken
-    /// connection, a time-out, an answer that cannot be read.
+    /// Whether the same call may succeed when it is made again: too many requests, a failing
+    /// server, a broken connection, a time-out, an answer that cannot be read. After a
+    /// [`Deadline`](Self::Deadline) it may in another turn, not in this one.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Status { status, .. } => matches!(status, 408 | 409 | 425 | 429 | 500..=599),
-            Self::Connection { .. } | Self::Timeout { .. } | Self::Malformed { .. } => true,
+            Self::Connection { .. }
+            | Self::Timeout { .. }
+            | Self::Deadline { .. }
+            | Self::Malformed { .. } => true,
             _ => false,
         }
     }

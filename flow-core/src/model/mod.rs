@@ -2,27 +2,47 @@
 //!
 //! [`ChatModel`] is the contract. [`ScriptedModel`](scripted::ScriptedModel) answers from a
 //! script, for tests; [`provider`] speaks to real providers; a [`cassette`] records them and
-//! replays what was recorded. A [`ModelCatalog`] finds the
-//! model that a [`ModelSelection`] names, and a [`CallPolicy`] says how often and how long a
-//! call is tried.
+//! replays what was recorded. A [`ModelConfig`] is what a flow
+//! says about its model: the [`ModelSelection`] that a [`ModelCatalog`] finds, and the
+//! [`Sampling`] parameters that every call gets. A [`CallPolicy`] says how often and how long
+//! a call is tried.
+//!
+//! # Which parameters a call gets
+//!
+//! Three places name parameters, and each one is laid over those before it, field by field and
+//! [`extra`](Sampling::extra) key by key:
+//!
+//! 1. the flow: `#[flow(model = "..", sampling(..))]`, or
+//!    [`config_model`](crate::flow::Flow::config_model);
+//! 2. the step: `#[step(.., sampling(..))]`, but only where it speaks through the flow's model,
+//!    because it names none or names the same one. Parameters mean something else to another
+//!    model, so a step with one starts from nothing;
+//! 3. the step as it runs: [`Reply::sampling`](crate::step::Reply::sampling).
+//!
+//! Models are found and the parameters of 1 and 2 are checked once per turn, before its session
+//! is touched. Those of 3 are checked when the call is made.
 
 mod call;
 pub mod cassette;
 mod catalog;
+mod config;
 mod error;
 #[cfg(feature = "providers")]
 pub mod provider;
 mod request;
 mod response;
+mod sampling;
 pub mod scripted;
 mod selection;
 
-pub(crate) use call::speak;
 pub use call::{CallPolicy, complete};
+pub(crate) use call::{Callee, Deadline, speak};
 pub use catalog::ModelCatalog;
+pub use config::ModelConfig;
 pub use error::ModelError;
-pub use request::{ChatRequest, OutputSchema, Sampling, ToolChoice};
+pub use request::{ChatRequest, OutputSchema, ToolChoice};
 pub use response::{ChatResponse, FinishReason, ModelEvent, ModelStream, TokenUsage};
+pub use sampling::Sampling;
 pub use selection::{ModelSelection, ModelSelectionError};
 
 use std::sync::Arc;
@@ -59,6 +79,17 @@ pub trait ChatModel: Send + Sync + 'static {
         Ok(stream::iter(events).boxed())
     }
 
+    /// Refuses parameters that models of this family do not take, before anything is sent.
+    /// Called once per turn, before the session is touched, so it has to be quick. What holds
+    /// for all models ([`Sampling::check`]) is checked by the engine. Default: all are taken.
+    ///
+    /// # Errors
+    /// [`ModelError::Parameter`], which names the parameter and says what to do.
+    fn check_sampling(&self, sampling: &Sampling) -> Result<(), ModelError> {
+        let _ = sampling;
+        Ok(())
+    }
+
     /// What the model can do.
     fn capabilities(&self) -> Capabilities {
         Capabilities::default()
@@ -73,6 +104,10 @@ impl<M: ChatModel + ?Sized> ChatModel for Arc<M> {
 
     async fn stream(&self, request: &ChatRequest) -> Result<ModelStream, ModelError> {
         (**self).stream(request).await
+    }
+
+    fn check_sampling(&self, sampling: &Sampling) -> Result<(), ModelError> {
+        (**self).check_sampling(sampling)
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -1,7 +1,7 @@
 use schemars::Schema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
+use super::Sampling;
 use crate::message::Message;
 use crate::tool::ToolDefinition;
 
@@ -109,70 +109,4 @@ pub struct OutputSchema {
     pub name: String,
     /// The JSON Schema.
     pub schema: Schema,
-}
-
-/// How a model picks its words. What is not set is left to the provider.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct Sampling {
-    /// How much chance there is: 0 for none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub temperature: Option<f64>,
-    /// The share of the probability mass from which a word is picked: above 0, up to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub top_p: Option<f64>,
-    /// The most tokens of an answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_output_tokens: Option<u32>,
-    /// How much the model thinks, in the provider's words, e.g. `low`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reasoning_effort: Option<String>,
-    /// A seed for the chance, where the provider takes one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub seed: Option<u64>,
-    /// Whatever else the provider takes, sent as it is.
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    pub extra: Map<String, Value>,
-}
-
-impl Sampling {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Sets [`temperature`](Self::temperature).
-    #[must_use]
-    pub fn temperature(mut self, temperature: f64) -> Self {
-        self.temperature = Some(temperature);
-        self
-    }
-
-    /// Sets [`top_p`](Self::top_p).
-    #[must_use]
-    pub fn top_p(mut self, top_p: f64) -> Self {
-        self.top_p = Some(top_p);
-        self
-    }
-
-    /// Sets [`max_output_tokens`](Self::max_output_tokens).
-    #[must_use]
-    pub fn max_output_tokens(mut self, tokens: u32) -> Self {
-        self.max_output_tokens = Some(tokens);
-        self
-    }
-
-    /// Sets [`reasoning_effort`](Self::reasoning_effort).
-    #[must_use]
-    pub fn reasoning_effort(mut self, effort: impl Into<String>) -> Self {
-        self.reasoning_effort = Some(effort.into());
-        self
-    }
-
-    /// Sets [`seed`](Self::seed).
-    #[must_use]
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = Some(seed);
-        self
-    }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{FlowMeta, Speaker};
+use super::{AskFlow, FlowMeta, Models, Speaker};
 use crate::effect::Journal;
 use crate::error::Result;
 use crate::event::{Event, EventSink, Rendered};
@@ -71,6 +71,8 @@ pub(crate) struct Scope {
     pub(crate) context: Map<String, Value>,
     /// The tools of the flow, as `define_tools` has left them.
     pub(crate) tools: Vec<ToolDefinition>,
+    /// The models that may be asked in this turn.
+    pub(crate) models: Models,
     /// The model that speaks for the step, if there is one.
     pub(crate) speaker: Option<Speaker>,
     /// The memory namespace of the step.
@@ -125,11 +127,13 @@ pub struct StepCx<'a, F: FlowMeta> {
     /// The state that all steps share.
     pub state: &'a mut F::State,
     pub(crate) scope: &'a mut Scope,
+    /// The flow's `on_model_error`; nothing outside of a turn.
+    pub(crate) ask_flow: Option<AskFlow<F>>,
 }
 
 impl<'a, F: FlowMeta> StepCx<'a, F> {
     pub(crate) fn new(flow: &'a F, state: &'a mut F::State, scope: &'a mut Scope) -> Self {
-        Self { flow, state, scope }
+        Self { flow, state, scope, ask_flow: None }
     }
 
     /// The session.
@@ -225,7 +229,7 @@ impl<'a, F: FlowMeta> StepCx<'a, F> {
 
     /// The same context for a shorter time.
     pub(crate) fn reborrow(&mut self) -> StepCx<'_, F> {
-        StepCx { flow: self.flow, state: self.state, scope: self.scope }
+        StepCx { flow: self.flow, state: self.state, scope: self.scope, ask_flow: self.ask_flow }
     }
 }
 

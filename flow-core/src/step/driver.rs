@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::confirm::{Answer, question, read};
 use super::extract::{ask_also, fill, missing};
-use super::generate::{Failed, Generated, generate};
+use super::generate::{Failed, Generated, Progress, generate};
+use super::recovery::{Failures, Recovered};
 use super::registry::{Misfit, read_into};
 use super::{
     Action, ActionCx, Collect, Confirm, Crossing, Decide, Effect, FlowMeta, Gate, Kind, Reply,
@@ -283,23 +284,45 @@ where
         next: &mut Option<S::Next>,
     ) -> Result<Option<Transition>> {
         cx.take_message();
-        *next = match step.response(cx) {
+        let text = match step.response(cx) {
             Some(response) => {
-                cx.scope
-                    .effects
-                    .push(Effect::Say { text: response.clone(), rendered: Rendered::Engine });
-                step.on_response(&response, cx).await?
+                let text = response.clone();
+                cx.scope.effects.push(Effect::Say { text, rendered: Rendered::Engine });
+                response
             }
-            None => match generate(step, cx).await {
-                Ok(Generated { transition: Some(transition), .. }) => return Ok(Some(transition)),
-                Ok(Generated { text, transition: None }) => step.on_response(&text, cx).await?,
-                Err(Failed::Step(error)) => return Err(error),
-                Err(Failed::Model(error)) => match step.on_model_error(&error, cx).await? {
-                    Some(next) => Some(next),
-                    None => return Err(Error::from(error).into()),
-                },
-            },
+            None => {
+                let mut failures = Failures::begin(cx.scope);
+                let mut progress = Progress::default();
+                loop {
+                    let error = match generate(step, cx, &mut progress).await {
+                        Ok(Generated { text, transition }) => {
+                            failures.finish(cx.scope);
+                            if transition.is_some() {
+                                return Ok(transition);
+                            }
+                            break text;
+                        }
+                        Err(Failed::Step(error)) => return Err(error),
+                        Err(Failed::Model(error)) => error,
+                    };
+                    failures.mark(cx.scope);
+                    let recovery = step.on_model_error(&error, cx).await?;
+                    match failures.settle(recovery, error, cx).await? {
+                        Recovered::Again => {}
+                        Recovered::Answer(text) => {
+                            cx.say(text.clone());
+                            break text;
+                        }
+                        Recovered::Go(way) => {
+                            *next = Some(way);
+                            return Ok(None);
+                        }
+                        Recovered::Leave(transition) => return Ok(Some(transition)),
+                    }
+                }
+            }
         };
+        *next = step.on_response(&text, cx).await?;
         Ok(next.is_none().then_some(Transition::Stay))
     }
 

@@ -25,6 +25,15 @@ pub(super) struct Generated {
     pub(super) transition: Option<Transition>,
 }
 
+/// How far the loop has come. After a failure another model goes on from there, so that no
+/// tool is called twice.
+#[derive(Default)]
+pub(super) struct Progress {
+    messages: Option<Vec<Message>>,
+    refused: u32,
+    rounds: u32,
+}
+
 /// Why there is no answer.
 pub(super) enum Failed {
     Model(ModelError),
@@ -143,36 +152,42 @@ where
 pub(super) async fn generate<F: FlowMeta>(
     step: &mut dyn Spoken<F>,
     cx: &mut StepCx<'_, F>,
+    progress: &mut Progress,
 ) -> Result<Generated, Failed> {
     let speaker = cx.scope.speaker.clone().ok_or(ModelError::Missing)?;
     let toolbox = open_toolbox(step, cx, speaker.policy.clone());
     let limit = speaker.policy.tool_rounds;
-    let mut request = ChatRequest::new(cx.scope.history())
-        .tools(toolbox.offered.clone())
-        .sampling(step.sampling(cx));
+    let Progress { messages, refused, rounds } = progress;
+    let history = messages.take().unwrap_or_else(|| cx.scope.history());
+    let mut request =
+        ChatRequest::new(history).tools(toolbox.offered.clone()).sampling(step.sampling(cx));
     let system = step.instructions(cx);
     if !system.as_str().is_empty() {
         request = request.system(system.as_str());
     }
-    let mut refused = 0;
-    let mut rounds = 0;
     loop {
-        if rounds == limit {
+        if *rounds == limit {
             // The last round: the model has to answer with what it has.
             request.tool_choice = ToolChoice::None;
         }
-        let response = ask(cx.scope, &speaker, &request).await?;
+        let response = match ask(cx.scope, &speaker, &request).await {
+            Ok(response) => response,
+            Err(error) => {
+                *messages = Some(request.messages);
+                return Err(error.into());
+            }
+        };
         let (parts, calls) = name_calls(response.parts, &request.messages);
         let text = texts(&parts);
         if calls.is_empty() {
             if let Check::Retry(reason) = step.check(&text, cx) {
-                if refused == CHECK_RETRIES {
+                if *refused == CHECK_RETRIES {
                     return Err(Failed::Step(StepError::new(format!(
                         "the step refused {} answers of the model; the last reason: {reason}",
-                        refused + 1
+                        *refused + 1
                     ))));
                 }
-                refused += 1;
+                *refused += 1;
                 // Neither the refused answer nor the reason becomes part of the history.
                 request.messages.push(cx.scope.draft(Role::Assistant, parts));
                 request.messages.push(cx.scope.draft(Role::User, vec![Part::text(reason)]));
@@ -181,10 +196,11 @@ pub(super) async fn generate<F: FlowMeta>(
             cx.scope.effects.push(Effect::Answer { parts, text: text.clone() });
             return Ok(Generated { text, transition: None });
         }
-        if rounds == limit {
+        if *rounds == limit {
+            *messages = Some(request.messages);
             return Err(ModelError::ToolRounds { limit }.into());
         }
-        rounds += 1;
+        *rounds += 1;
 
         let before = cx.scope.effects.len();
         let Round { results, transition } = toolbox.run(step, cx, &calls).await;

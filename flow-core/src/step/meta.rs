@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::{FlowOf, StepCx, StepKind, Steps};
 use crate::error::ToolError;
+use crate::model::Sampling;
 use crate::tool::signature::unknown;
 use crate::tool::{ToolCx, ToolDefinition, ToolOutput};
 use crate::transition::{Input, Next, Payload, Target, Transition};
@@ -36,6 +37,11 @@ pub trait FlowMeta: Clone + Send + Sync + Sized + 'static {
 
     /// The model of the flow, as `provider::name`, from `#[flow(model = "..")]`.
     const MODEL: Option<&'static str> = None;
+
+    /// The parameters of the flow's model, from `#[flow(model = "..", sampling(..))]`.
+    fn model_sampling() -> Sampling {
+        Sampling::default()
+    }
 
     /// The steps in the order in which they are declared; the first one is the start.
     fn steps() -> Steps<Self>;
@@ -141,6 +147,12 @@ pub trait Step:
 
     /// The doc comment of the struct.
     const DOC: &'static str = "";
+
+    /// The parameters of the model that speaks for the step, from `#[step(.., sampling(..))]`.
+    /// They go over the flow's where the step speaks through the flow's model.
+    fn model_sampling() -> Sampling {
+        Sampling::default()
+    }
 
     /// The transition that a way out stands for.
     fn transition(next: Self::Next) -> Transition;

@@ -25,6 +25,7 @@ mod extract;
 mod generate;
 mod hooks;
 mod meta;
+mod recovery;
 mod registry;
 mod reply;
 pub mod resolve;
@@ -49,8 +50,10 @@ pub use meta::{
     Exposure, FlowMeta, HasStep, Kind, Prompt, Step, StepTools, ToolFuture, ToolHost,
     ToolsRegistered, kind,
 };
+pub(crate) use recovery::AskFlow;
+pub use recovery::Recovery;
 pub(crate) use registry::{Misfit, read};
 pub use registry::{StepEntry, StepInfo, Steps};
 pub use reply::{Check, Reply};
 pub use slot::{Form, Pattern, Resolver, Slot, SlotField};
-pub(crate) use speaker::Speaker;
+pub(crate) use speaker::{Models, Speaker};

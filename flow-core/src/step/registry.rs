@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::driver::make;
 use super::{DynStep, Exposure, FlowMeta, Kind, Slot, Step, StepKind};
+use crate::model::Sampling;
 use crate::tool::{ToolDefinition, declared};
 use crate::transition::Target;
 
@@ -32,11 +33,17 @@ pub struct StepInfo {
     pub slots: &'static [Slot],
     /// Which tools of the flow its model is offered.
     pub flow_tools: Exposure,
+    sampling: fn() -> Sampling,
     tools: fn() -> Arc<[ToolDefinition]>,
     schema: fn() -> Schema,
 }
 
 impl StepInfo {
+    /// The parameters of the model that speaks for the step, before they go over the flow's.
+    pub fn sampling(&self) -> Sampling {
+        (self.sampling)()
+    }
+
     /// The tools of the step.
     pub fn tools(&self) -> Arc<[ToolDefinition]> {
         (self.tools)()
@@ -114,6 +121,7 @@ impl<F: FlowMeta> StepEntry<F> {
                 targets: S::TARGETS,
                 slots: <S::Kind as StepKind<S>>::slots(),
                 flow_tools: S::FLOW_TOOLS,
+                sampling: S::model_sampling,
                 tools: || declared::<S>(S::tools),
                 schema: schema::<S>,
             },

@@ -3,7 +3,7 @@ use std::future::Future;
 use serde_json::Value;
 
 use super::hooks::step_hooks;
-use super::{Crossing, FlowMeta, Gate, Prompt, Step, StepCx, kind};
+use super::{Crossing, FlowMeta, Gate, Prompt, Recovery, Step, StepCx, kind};
 use crate::error::Result;
 use crate::model::{ModelError, Sampling};
 use crate::tool::{ToolDefinition, ToolPolicy};
@@ -83,7 +83,11 @@ pub trait Reply: Step<Kind = kind::Reply> {
         Prompt::default()
     }
 
-    /// How the model picks its words. By default as the provider does.
+    /// How the model picks its words, from what the step holds as it runs. These parameters
+    /// come last: each one wins over that of `#[step(.., sampling(..))]` and of the flow, and
+    /// goes to whichever model speaks, also to that of a
+    /// [`Recovery::Retry`]. One that the model does not take is a
+    /// [`ModelError::Parameter`]. Default: none.
     fn sampling(&self, cx: &StepCx<'_, Self::Flow>) -> Sampling {
         let _ = cx;
         Sampling::default()
@@ -160,14 +164,16 @@ pub trait Reply: Step<Kind = kind::Reply> {
         std::future::ready(Ok(None))
     }
 
-    /// Runs when no model could answer, and may say where to go instead of failing.
+    /// Runs when the model gave no answer, or refused, and may answer, leave the step or ask
+    /// another model once. Default: the flow is asked
+    /// ([`Flow::on_model_error`](crate::flow::Flow::on_model_error)).
     fn on_model_error(
         &mut self,
         error: &ModelError,
         cx: &mut StepCx<'_, Self::Flow>,
-    ) -> impl Future<Output = Result<Option<Self::Next>>> + Send {
+    ) -> impl Future<Output = Result<Recovery<Self::Next>>> + Send {
         let _ = (error, cx);
-        std::future::ready(Ok(None))
+        std::future::ready(Ok(Recovery::Pass))
     }
 
     step_hooks!();

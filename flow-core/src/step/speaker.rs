@@ -1,28 +1,86 @@
 //! The model of a step, and one call of it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::cx::Scope;
 use crate::event::Event;
 use crate::model::{
-    CallPolicy, ChatModel, ChatRequest, ChatResponse, FinishReason, ModelError, ModelEvent, speak,
+    CallPolicy, Callee, ChatModel, ChatRequest, ChatResponse, Deadline, FinishReason, ModelCatalog,
+    ModelConfig, ModelError, ModelEvent, Sampling, speak,
 };
 use crate::telemetry::{ChatCall, chat};
+
+/// The models that a turn may speak through, and how they are called.
+#[derive(Clone, Default)]
+pub(crate) struct Models {
+    catalog: Arc<ModelCatalog>,
+    policy: CallPolicy,
+    deadline: Option<Deadline>,
+}
+
+impl Models {
+    /// The models of a turn that begins now.
+    pub(crate) fn begin(catalog: Arc<ModelCatalog>, policy: CallPolicy) -> Self {
+        let deadline = Deadline::begin(&policy);
+        Self { catalog, policy, deadline }
+    }
+
+    /// Finds a model and checks its parameters.
+    pub(crate) fn find(&self, config: ModelConfig) -> Result<Speaker, ModelError> {
+        let model = self.catalog.find(&config.model)?;
+        let speaker = Speaker {
+            model,
+            name: config.model.to_string().into(),
+            config: Arc::new(config),
+            policy: self.policy.clone(),
+            deadline: self.deadline,
+        };
+        speaker.check(&speaker.config.sampling)?;
+        Ok(speaker)
+    }
+}
 
 /// A model that a step may speak through, and how it is called.
 #[derive(Clone)]
 pub(crate) struct Speaker {
     pub(crate) model: Arc<dyn ChatModel>,
     pub(crate) name: Arc<str>,
+    /// The selection, with the parameters of the flow and of the step.
+    pub(crate) config: Arc<ModelConfig>,
     pub(crate) policy: CallPolicy,
+    deadline: Option<Deadline>,
 }
 
-/// Calls the model, tells listeners its pieces, counts its tokens.
+impl Speaker {
+    fn check(&self, sampling: &Sampling) -> Result<(), ModelError> {
+        sampling.check(&self.name)?;
+        self.model.check_sampling(sampling)
+    }
+
+    /// The request with the parameters of the flow and of the step under its own.
+    fn prepare<'a>(&self, request: &'a ChatRequest) -> Result<Cow<'a, ChatRequest>, ModelError> {
+        let sampling = request.sampling.over(&self.config.sampling);
+        if sampling != self.config.sampling {
+            self.check(&sampling)?;
+        }
+        if sampling == request.sampling {
+            return Ok(Cow::Borrowed(request));
+        }
+        let mut request = request.clone();
+        request.sampling = sampling;
+        Ok(Cow::Owned(request))
+    }
+}
+
+/// Calls the model, tells listeners its pieces, counts its tokens. The request's parameters are
+/// laid over those of the speaker.
 pub(super) async fn ask(
     scope: &mut Scope,
     speaker: &Speaker,
     request: &ChatRequest,
 ) -> Result<ChatResponse, ModelError> {
+    let request = &*speaker.prepare(request)?;
     let events = scope.events.clone();
     events.ready().await;
     let step = scope.step.clone();
@@ -36,10 +94,11 @@ pub(super) async fn ask(
         let step = step.clone();
         events.emit(|| Event::TextStart { step });
     };
-    let name = &speaker.name;
+    let Speaker { model, name, policy, .. } = speaker;
+    let callee = Callee { model: &**model, name, policy, deadline: speaker.deadline };
     let conversation = Some(scope.session.as_str());
     let call = ChatCall { model: name, request, conversation, stream: true };
-    let speech = speak(&*speaker.model, name, request, &speaker.policy, &events, &begin, &observe);
+    let speech = speak(callee, request, &events, &begin, &observe);
     let response = chat(call, speech).await?;
     scope.events.emit(|| Event::TextEnd { step: step.clone(), finish: response.finish });
     let usage = response.usage;

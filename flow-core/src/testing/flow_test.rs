@@ -91,7 +91,7 @@ impl<F: Flow> FlowTest<F> {
     /// When the flow selects no model.
     #[track_caller]
     pub fn model(self, script: ScriptedModel) -> Self {
-        let Some(model) = self.flow.config_model() else {
+        let Some(model) = self.flow.config_model().map(|config| config.model) else {
             panic!("flow `{}` selects no model to be scripted", F::ID);
         };
         self.model_for(&model, script)

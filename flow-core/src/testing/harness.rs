@@ -11,7 +11,7 @@ use crate::flow::FlowMeta;
 use crate::id::SessionId;
 use crate::model::TokenUsage;
 use crate::session::MAIN_MEMORY;
-use crate::step::{ActionCx, Effect, Scope, StepCx};
+use crate::step::{ActionCx, Effect, Models, Scope, StepCx};
 use crate::time::{Clock, SystemClock, Timestamp};
 
 /// A context for steps that run outside of a turn.
@@ -64,6 +64,7 @@ impl<F: FlowMeta> StepHarness<F> {
             notes: Vec::new(),
             context: Map::new(),
             tools: F::tools(),
+            models: Models::default(),
             speaker: None,
             namespace: MAIN_MEMORY,
             unsaved: Vec::new(),

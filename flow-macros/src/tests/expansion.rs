@@ -22,9 +22,10 @@ macro_rules! snapshot {
 }
 
 snapshot!(reply_step: step,
-    r#"reply, tools, memory = "talk", id = "explore", alias("Browse"),
+    r##"reply, tools, memory = "talk", id = "explore", alias("Browse"),
        flow_tools(Charge, tools::FindHotel<D>),
-       next(Checkout(Choice), steps::Farewell, stay, end, hand_off, escalate)"#,
+       sampling(seed = 18446744073709551615, extra("top-k" = 40, r#type = "a", stop = true, bias = -1.5)),
+       next(Checkout(Choice), steps::Farewell, stay, end, hand_off, escalate)"##,
     r#"
     /// Finds rooms.
     ///
@@ -61,7 +62,8 @@ snapshot!(generic_step: step,
 
 snapshot!(flow: flow,
     r#"id = "hotel", version = 2, steps(Explore, steps::Checkout), state = Booking,
-       model = "openai::gpt-5.1-mini", tools"#,
+       model = "openai::gpt-5.1-mini",
+       sampling(temperature = 1, top_p = 0.5, max_output_tokens = 300, reasoning_effort = "low"), tools"#,
     r#"
     /// Books a room.
     #[doc = include_str!("hotel.md")]

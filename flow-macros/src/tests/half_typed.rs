@@ -86,6 +86,21 @@ const FLOW: &[&str] = &[
     "state =",
     "state = Vec<",
     "model = \"a::\"",
+    "sampling",
+    "sampling = 1",
+    "sampling(",
+    "sampling()",
+    "sampling(1)",
+    "sampling(temperature",
+    "sampling(temperature =",
+    "sampling(temperature = -",
+    "sampling(temperature = 1 2, seed",
+    "sampling(seed = 99999999999999999999999)",
+    "sampling(extra",
+    "sampling(extra(",
+    "sampling(extra(a",
+    "sampling(extra(a =, b = - , \"c\" = 'c', = 1))",
+    "sampling(extra(a = -9223372036854775808, b = -9223372036854775809))",
     "model = \"::b\"",
     "tools = 1, steps(A)",
     ",",
@@ -215,7 +230,7 @@ fn half_an_item_still_comes_back() {
 
 #[test]
 fn every_prefix_of_good_input_gives_tokens() {
-    let attr = r#"collect, input = Map<A, B>, id = "x", alias("y"), next(a::B<C>(D), stay), tools"#;
+    let attr = r#"collect, input = Map<A, B>, id = "x", alias("y"), next(a::B<C>(D), stay), tools, sampling(top_p = 0.5, extra("a-b" = -1))"#;
     let item = r#"pub struct Explore<T> where T: Db { #[slot(one_of("a", "b"), ask = "c")] pub a: Option<T> }"#;
     for end in (0..=attr.len()).filter(|end| attr.is_char_boundary(*end)) {
         check("step", &attr[..end], STRUCT);

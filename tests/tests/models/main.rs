@@ -1,8 +1,11 @@
 //! Reply steps that speak through a model: the tool loop, memory, failures.
 
+mod deadlines;
 mod errands;
 mod exposure;
 mod loops;
+mod parameters;
+mod recoveries;
 mod replies;
 mod rounds;
 
@@ -80,12 +83,12 @@ impl Reply for Explore {
         &mut self,
         error: &ModelError,
         cx: &mut StepCx<'_, Hotel>,
-    ) -> Result<Option<ExploreNext>> {
+    ) -> Result<Recovery<ExploreNext>> {
         if cx.flow.recover {
             cx.say(format!("I cannot talk now ({}).", error.code()));
-            return Ok(Some(ExploreNext::Stay));
+            return Ok(Recovery::Go(ExploreNext::Stay));
         }
-        Ok(None)
+        Ok(Recovery::Pass)
     }
 }
 

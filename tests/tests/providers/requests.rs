@@ -88,6 +88,12 @@ const PROVIDERS: [(&str, &str); 10] = [
 async fn a_conversation_in_every_dialect() {
     for (provider, name) in PROVIDERS {
         let mut request = conversation();
+        if matches!(provider, "openai-responses" | "anthropic") {
+            let model = ProviderModel::builder(provider, name).key("k").build().unwrap();
+            let error = model.complete(&request).await.unwrap_err();
+            assert_eq!(error.code(), "model-parameter", "{error}");
+            request.sampling.seed = None;
+        }
         if provider == "openai-responses" {
             let model = ProviderModel::builder(provider, name).key("k").build().unwrap();
             let error = model.complete(&request).await.unwrap_err();
@@ -132,7 +138,7 @@ async fn output_by_schema_in_every_dialect() {
 
 #[tokio::test]
 async fn tool_choices_are_sent_with_tools() {
-    let with = |choice| conversation().tool_choice(choice);
+    let with = |choice| conversation().tool_choice(choice).sampling(Sampling::default());
     for (choice, openai, anthropic) in [
         (ToolChoice::Auto, Value::Null, Value::Null),
         (ToolChoice::None, json!("none"), json!({ "type": "none" })),
@@ -166,7 +172,11 @@ async fn efforts_and_extra_parameters_are_sent() {
     assert_eq!(body["reasoning_effort"], "default");
     let model = ProviderModel::builder("anthropic", "m").key("k").build().unwrap();
     let error = model.complete(&own).await.unwrap_err();
-    assert_eq!(error.code(), "model-unsupported", "{error}");
+    assert_eq!(error.code(), "model-parameter", "{error}");
+    // A number of tokens where the provider takes one.
+    let budget = hello().sampling(Sampling::default().reasoning_effort("2048"));
+    let (_, body) = sent("gemini", "gemini-2.5-flash", &budget).await;
+    assert_eq!(body["generationConfig"]["thinkingConfig"]["thinkingBudget"], 2048, "{body}");
 }
 
 #[tokio::test]

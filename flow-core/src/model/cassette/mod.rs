@@ -43,6 +43,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::sampling::hide_credentials;
 use super::{Capabilities, ChatRequest, ChatResponse, ModelError, ModelEvent};
 
 pub use record::RecordingModel;
@@ -50,9 +51,6 @@ pub use replay::ReplayModel;
 
 /// The version of the layout of cassettes that this crate writes, and the only one it reads.
 pub const CASSETTE_FORMAT: u32 = 1;
-
-/// Stands for a value that must not be recorded.
-const REDACTED: &str = "[redacted]";
 
 /// Why a cassette cannot be used, or does not fit what is asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -222,54 +220,9 @@ fn visible(request: &ChatRequest) -> Result<Value, ModelError> {
         }
     }
     if let Some(extra) = value.pointer_mut("/sampling/extra") {
-        redact(extra);
+        hide_credentials(extra);
     }
     // One order, whatever features of serde_json are on.
     value.sort_all_objects();
     Ok(value)
-}
-
-/// Replaces values under credential-like names.
-fn redact(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                if is_credential(name) {
-                    *value = REDACTED.into();
-                } else {
-                    redact(value);
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(redact),
-        _ => {}
-    }
-}
-
-/// Whether a name is that of a key, a secret, a password, or a token that is no count of
-/// tokens.
-fn is_credential(name: &str) -> bool {
-    let name: String =
-        name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
-    let parts = ["apikey", "accesskey", "privatekey", "secret", "password", "authorization"];
-    parts.iter().any(|part| name.contains(part))
-        || name.contains("credential")
-        || name.ends_with("token")
-        || name == "key"
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn credentials_are_known_by_their_names() {
-        for name in ["api_key", "Authorization", "x-api-key", "accessToken", "client_secret", "key"]
-        {
-            assert!(is_credential(name), "{name}");
-        }
-        for name in ["max_tokens", "top_k", "keep_alive", "keyword", "token_count"] {
-            assert!(!is_credential(name), "{name}");
-        }
-    }
 }

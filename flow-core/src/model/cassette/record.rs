@@ -9,6 +9,7 @@ use futures_util::{StreamExt as _, stream};
 use super::{CASSETTE_FORMAT, Cassette, CassetteError, End, Interaction, visible};
 use crate::model::{
     Capabilities, ChatModel, ChatRequest, ChatResponse, ModelError, ModelEvent, ModelStream,
+    Sampling,
 };
 
 /// A model that passes every call on to another one and records it in a cassette.
@@ -134,6 +135,10 @@ impl ChatModel for RecordingModel {
             Some((written, None))
         });
         Ok(recorded.boxed())
+    }
+
+    fn check_sampling(&self, sampling: &Sampling) -> Result<(), ModelError> {
+        self.model.check_sampling(sampling)
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -122,14 +122,16 @@ impl Target {
         ModelError::Refused { model: self.model.clone(), reason: self.shorten(reason.as_ref()) }
     }
 
-    /// A provider's words, at most so many of them, and without the key.
+    /// A provider's words, at most so many of them, without the key and what is secret in the
+    /// base URL.
     fn shorten(&self, text: &str) -> String {
-        let text = match &self.key {
-            Some(key) if !key.expose_secret().is_empty() => {
-                text.replace(key.expose_secret(), "[key]")
+        let mut text = text.to_owned();
+        for secret in self.key.iter().chain(&self.hidden) {
+            let secret = secret.expose_secret();
+            if !secret.is_empty() && text.contains(secret) {
+                text = text.replace(secret, "[key]");
             }
-            _ => text.to_owned(),
-        };
+        }
         let text = text.trim();
         if text.len() <= MESSAGE_BYTES {
             return text.to_owned();

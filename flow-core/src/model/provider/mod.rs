@@ -46,8 +46,28 @@
 //!   of the top level: an object there replaces the whole object.
 //! * Ollama heeds no choice of tools: with [`ToolChoice::None`](super::ToolChoice::None) they
 //!   are not offered, and it cannot be made to call one. Its `num_ctx` is set at the server.
-//!   Anthropic and OpenAI's responses take no seed, and the latter no texts to stop at, which
-//!   is an error.
+//!   OpenAI's responses take no texts to stop at, which is an error.
+//!
+//! # Which parameters are taken
+//!
+//! What a provider's documentation rules out is refused before anything is sent, and in a turn
+//! before its session is touched ([`ModelError::Parameter`]). What only some of its models take
+//! is left to the provider to refuse.
+//!
+//! | provider | `temperature` | `seed` | `reasoning_effort` | said by |
+//! | --- | --- | --- | --- | --- |
+//! | `openai` | to 2 | yes | none, minimal, low, medium, high, xhigh, max | [chat completions](https://platform.openai.com/docs/api-reference/chat/create) |
+//! | `openai-responses` | to 2 | no | as `openai` | [responses](https://platform.openai.com/docs/api-reference/responses/create) |
+//! | `anthropic` | to 1 | no | as `openai`, or a number of tokens | [messages](https://docs.anthropic.com/en/api/messages), [effort](https://platform.claude.com/docs/en/build-with-claude/effort) |
+//! | `gemini` | to 2 | yes | as `openai`, or a number of tokens | [generation config](https://ai.google.dev/api/generate-content#generationconfig) |
+//! | `ollama` | to 2 | yes | the model's own words | [compatibility](https://docs.ollama.com/api/openai-compatibility) |
+//! | `openrouter` | to 2 | yes | as `openai` | [parameters](https://openrouter.ai/docs/api_reference/parameters) |
+//! | `deepseek` | to 2 | yes | minimal, low, medium, high, xhigh, max, ultra | [thinking mode](https://api-docs.deepseek.com/guides/thinking_mode) |
+//! | `groq` | to 2 | yes | none, default, low, medium, high | [reasoning](https://console.groq.com/docs/reasoning) |
+//! | `xai` | to 2 | yes | none, low, medium, high, xhigh | [reasoning](https://docs.x.ai/docs/guides/reasoning) |
+//! | `openai-compatible` | to 2 | yes | any word | |
+//!
+//! Words that Anthropic and Gemini do not have are turned into the nearest that they have.
 //!
 //! # What a response becomes
 //!
@@ -63,9 +83,10 @@
 //! it lacks (ids of responses, refusals, exact text and broken arguments of chat completions,
 //! images by URL and failed tools with Anthropic) is added here. It
 //! retries nothing; see [`complete`](super::complete). Redirects are not followed, since keys
-//! would go with them.
+//! would go with them. The crate's own log is dropped: it holds whole bodies of answers.
 
 mod error;
+mod parameters;
 mod reply;
 mod request;
 mod schema;
@@ -80,9 +101,12 @@ use async_trait::async_trait;
 use genai::resolver::{AuthData, Endpoint};
 use genai::{Client, Headers, ModelIden, ServiceTarget, WebConfig};
 use secrecy::{ExposeSecret as _, SecretString};
+use tracing::Dispatch;
+use tracing::instrument::{WithDispatch, WithSubscriber as _};
 
 use super::{
     Capabilities, ChatModel, ChatRequest, ChatResponse, ModelCatalog, ModelError, ModelStream,
+    Sampling,
 };
 use service::{Dialect, Service};
 
@@ -129,6 +153,8 @@ struct Target {
     model: String,
     base_url: String,
     key: Option<SecretString>,
+    /// What is secret in the base URL.
+    hidden: Vec<SecretString>,
 }
 
 /// Sets up a [`ProviderModel`].
@@ -221,7 +247,7 @@ impl ProviderModelBuilder {
                     service.base_url.unwrap_or_default()
                 ),
             })?;
-        let base_url = service.tidy_url(&base_url)?;
+        let (base_url, hidden) = service.tidy_url(&base_url)?;
         let client = match self.client {
             Some(client) => client,
             None => http_client(&service)?,
@@ -229,9 +255,15 @@ impl ProviderModelBuilder {
         let structured_output =
             self.structured_output.unwrap_or_else(|| service.structured_output(&self.name));
         let model = format!("{}::{}", service.name, self.name);
-        let target = Target { service, name: self.name, model, base_url, key };
+        let target = Target { service, name: self.name, model, base_url, key, hidden };
         Ok(ProviderModel { target, client, structured_output })
     }
+}
+
+/// Runs something of the provider crate without its log, which holds whole bodies: what was
+/// said, and secrets that a provider repeats.
+fn quiet<T: Future>(future: T) -> WithDispatch<T> {
+    future.with_subscriber(Dispatch::none())
 }
 
 fn http_client(service: &Service) -> Result<Client, ModelError> {
@@ -282,14 +314,18 @@ impl ChatModel for ProviderModel {
     async fn complete(&self, request: &ChatRequest) -> Result<ChatResponse, ModelError> {
         let (request, options) = request::to_genai(&self.target, request)?;
         let options = options.with_capture_raw_body(true);
-        let result =
-            self.client.exec_chat(self.target.for_request(), request, Some(&options)).await;
+        let result = self.client.exec_chat(self.target.for_request(), request, Some(&options));
+        let result = quiet(result).await;
         reply::from_genai(&self.target, result)
     }
 
     async fn stream(&self, request: &ChatRequest) -> Result<ModelStream, ModelError> {
         let (request, options) = request::to_genai(&self.target, request)?;
         stream::open(&self.client, self.target.clone(), request, options).await
+    }
+
+    fn check_sampling(&self, sampling: &Sampling) -> Result<(), ModelError> {
+        self.target.check_sampling(sampling)
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -378,6 +414,25 @@ mod tests {
             .unwrap_err();
         assert_eq!(error.code(), "provider-setup");
         assert!(!error.to_string().contains("canary"), "{error}");
+    }
+
+    #[test]
+    fn secrets_of_a_base_url_are_known_as_they_stand_and_decoded() {
+        let url = "http://tenant-4711:p%40ssw0rd-42@h/v1?api_key=sk%2Dcanary&api-version=2026-11-30&key=k";
+        let builder = ProviderModel::builder("openai-compatible", "m").base_url(url);
+        let target = builder.build_from(nothing).unwrap().target;
+        let hidden: Vec<&str> = target.hidden.iter().map(|text| text.expose_secret()).collect();
+        assert_eq!(
+            hidden,
+            [
+                "tenant-4711",
+                "tenant-4711",
+                "p%40ssw0rd-42",
+                "p@ssw0rd-42",
+                "sk%2Dcanary",
+                "sk-canary",
+            ]
+        );
     }
 
     #[test]

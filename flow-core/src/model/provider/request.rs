@@ -22,7 +22,8 @@ pub(super) fn to_genai(
     let mut sent = GenaiRequest::new(messages);
     sent.system = request.system.clone().filter(|prompt| !prompt.trim().is_empty());
 
-    let mut options = target.sampling(&request.sampling)?;
+    target.check_sampling(&request.sampling)?;
+    let mut options = target.sampling(&request.sampling);
     if target.is(Dialect::Responses) && !request.stop.is_empty() {
         return Err(target.unsupported("texts to stop at; `openai` takes them"));
     }
@@ -57,7 +58,8 @@ impl Target {
         ModelError::Unsupported { model: self.model.clone(), reason: reason.into() }
     }
 
-    fn sampling(&self, sampling: &Sampling) -> Result<ChatOptions, ModelError> {
+    /// The options for parameters that were checked.
+    fn sampling(&self, sampling: &Sampling) -> ChatOptions {
         let mut options = ChatOptions::default()
             .with_capture_usage(true)
             .with_capture_content(true)
@@ -65,25 +67,15 @@ impl Target {
         options.temperature = sampling.temperature;
         options.top_p = sampling.top_p;
         options.max_tokens = sampling.max_output_tokens;
-        // OpenAI's responses refuse one.
-        options.seed = sampling.seed.filter(|_| !self.is(Dialect::Responses));
+        options.seed = sampling.seed;
         let mut extra = sampling.extra.clone();
         if let Some(effort) = sampling.reasoning_effort.as_deref() {
-            match (ReasoningEffort::from_keyword(effort), effort.parse()) {
-                (Some(effort), _) => options.reasoning_effort = Some(effort),
+            let budget = effort.parse().ok().filter(|_| self.service.takes.budget);
+            options.reasoning_effort = ReasoningEffort::from_keyword(effort)
+                .or_else(|| budget.map(ReasoningEffort::Budget));
+            if options.reasoning_effort.is_none() {
                 // A provider's own word.
-                (None, _) if self.is(Dialect::Chat) => {
-                    extra.insert("reasoning_effort".to_owned(), json!(effort));
-                }
-                (None, Ok(tokens)) => {
-                    options.reasoning_effort = Some(ReasoningEffort::Budget(tokens));
-                }
-                (None, Err(_)) => {
-                    return Err(self.unsupported(format!(
-                        "reasoning effort `{effort}`; use none, minimal, low, medium, high, \
-                         xhigh, max or a number of tokens"
-                    )));
-                }
+                extra.insert("reasoning_effort".to_owned(), json!(effort));
             }
         }
         // With Gemini and OpenAI's responses this asks for summaries, which a model that
@@ -100,7 +92,7 @@ impl Target {
             options.reasoning_effort = Some(ReasoningEffort::Budget(0));
         }
         options.extra_body = (!extra.is_empty()).then_some(Value::Object(extra));
-        Ok(options)
+        options
     }
 
     fn set_output(&self, output: &OutputSchema, options: &mut ChatOptions) {

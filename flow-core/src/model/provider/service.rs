@@ -1,6 +1,8 @@
 use genai::adapter::AdapterKind;
+use secrecy::SecretString;
 
 use super::ModelError;
+use crate::model::sampling::is_credential;
 
 /// How a provider is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +34,25 @@ pub(super) struct Service {
     pub(super) tool_choice: bool,
     /// Whether the provider takes unsigned reasoning of earlier answers.
     pub(super) takes_reasoning: bool,
+    /// What the provider takes as parameters; see [`parameters`](super::parameters).
+    pub(super) takes: Takes,
 }
+
+/// The parameters that a provider takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Takes {
+    pub(super) temperature: f64,
+    pub(super) seed: bool,
+    /// The words for an effort; nothing where each model has its own.
+    pub(super) efforts: Option<&'static [&'static str]>,
+    /// Whether an effort may be a number of tokens.
+    pub(super) budget: bool,
+}
+
+/// What is taken where the provider says nothing else.
+const ANY: Takes = Takes { temperature: 2.0, seed: true, efforts: None, budget: false };
+const OPENAI: Takes = Takes { efforts: Some(&LEVELS), ..ANY };
+const LEVELS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
 const fn chat(
     name: &'static str,
@@ -51,6 +71,7 @@ const fn chat(
         structured_output: false,
         tool_choice: true,
         takes_reasoning: false,
+        takes: ANY,
     }
 }
 
@@ -58,11 +79,13 @@ const fn chat(
 pub(super) const SERVICES: [Service; 10] = [
     Service {
         structured_output: true,
+        takes: OPENAI,
         ..chat("openai", AdapterKind::OpenAI, "OPENAI_API_KEY", "https://api.openai.com/v1/")
     },
     Service {
         dialect: Dialect::Responses,
         structured_output: true,
+        takes: Takes { seed: false, ..OPENAI },
         ..chat(
             "openai-responses",
             AdapterKind::OpenAIResp,
@@ -73,6 +96,7 @@ pub(super) const SERVICES: [Service; 10] = [
     Service {
         dialect: Dialect::Anthropic,
         structured_output: true,
+        takes: Takes { temperature: 1.0, seed: false, budget: true, ..OPENAI },
         ..chat(
             "anthropic",
             AdapterKind::Anthropic,
@@ -83,6 +107,7 @@ pub(super) const SERVICES: [Service; 10] = [
     Service {
         dialect: Dialect::Gemini,
         structured_output: true,
+        takes: Takes { budget: true, ..OPENAI },
         ..chat(
             "gemini",
             AdapterKind::Gemini,
@@ -103,15 +128,23 @@ pub(super) const SERVICES: [Service; 10] = [
         structured_output: true,
         tool_choice: false,
         takes_reasoning: false,
+        takes: ANY,
     },
-    chat(
-        "openrouter",
-        AdapterKind::OpenRouter,
-        "OPENROUTER_API_KEY",
-        "https://openrouter.ai/api/v1/",
-    ),
+    Service {
+        takes: OPENAI,
+        ..chat(
+            "openrouter",
+            AdapterKind::OpenRouter,
+            "OPENROUTER_API_KEY",
+            "https://openrouter.ai/api/v1/",
+        )
+    },
     Service {
         takes_reasoning: true,
+        takes: Takes {
+            efforts: Some(&["minimal", "low", "medium", "high", "xhigh", "max", "ultra"]),
+            ..ANY
+        },
         ..chat(
             "deepseek",
             AdapterKind::DeepSeek,
@@ -119,9 +152,13 @@ pub(super) const SERVICES: [Service; 10] = [
             "https://api.deepseek.com/v1/",
         )
     },
-    chat("groq", AdapterKind::Groq, "GROQ_API_KEY", "https://api.groq.com/openai/v1/"),
+    Service {
+        takes: Takes { efforts: Some(&["none", "default", "low", "medium", "high"]), ..ANY },
+        ..chat("groq", AdapterKind::Groq, "GROQ_API_KEY", "https://api.groq.com/openai/v1/")
+    },
     Service {
         structured_output: true,
+        takes: Takes { efforts: Some(&["none", "low", "medium", "high", "xhigh"]), ..ANY },
         ..chat("xai", AdapterKind::Xai, "XAI_API_KEY", "https://api.x.ai/v1/")
     },
     Service {
@@ -135,6 +172,7 @@ pub(super) const SERVICES: [Service; 10] = [
         structured_output: true,
         tool_choice: true,
         takes_reasoning: true,
+        takes: ANY,
     },
 ];
 
@@ -162,8 +200,9 @@ impl Service {
         self.structured_output && !(self.dialect == Dialect::Anthropic && old)
     }
 
-    /// The base URL as the provider crate wants it: with a scheme and a slash at the end.
-    pub(super) fn tidy_url(&self, url: &str) -> Result<String, ModelError> {
+    /// The base URL as the provider crate wants it: with a scheme and a slash at the end. And
+    /// what of it may be a secret.
+    pub(super) fn tidy_url(&self, url: &str) -> Result<(String, Vec<SecretString>), ModelError> {
         let url = url.trim();
         let url = match url.contains("://") {
             true => url.to_owned(),
@@ -184,6 +223,28 @@ impl Service {
         if !url.path().ends_with('/') {
             url.set_path(&format!("{}/", url.path()));
         }
-        Ok(url.into())
+        let hidden = secrets_of(&url);
+        Ok((url.into(), hidden))
     }
+}
+
+/// What is secret in a base URL: who logs in, and the values of its query that are credentials;
+/// as they stand there, and decoded.
+fn secrets_of(url: &reqwest::Url) -> Vec<SecretString> {
+    let is_secret = |name: &str| {
+        is_credential(name) || ["key", "sig", "signature"].iter().any(|end| name.ends_with(end))
+    };
+    let query = url.query().unwrap_or_default().split('&');
+    let values = query.filter_map(|pair| pair.split_once('=')).filter(|(name, _)| is_secret(name));
+    let raw = [Some(url.username()), url.password()].into_iter().flatten();
+    let mut found = Vec::new();
+    for text in raw.chain(values.map(|(_, value)| value)) {
+        let mut probe = url.clone();
+        probe.set_query(Some(&format!("value={text}")));
+        let decoded = probe.query_pairs().next().map(|(_, value)| value.into_owned());
+        // A shorter text would tear words apart, and is no secret.
+        let texts = [Some(text.to_owned()), decoded].into_iter().flatten();
+        found.extend(texts.filter(|text| text.len() >= 8).map(SecretString::from));
+    }
+    found
 }

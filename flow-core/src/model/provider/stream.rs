@@ -9,7 +9,7 @@ use genai::chat::{
 
 use super::reply::{Reply, Told, own_id, read_usage};
 use super::service::Dialect;
-use super::{ChatResponse, ModelError, ModelStream, Target};
+use super::{ChatResponse, ModelError, ModelStream, Target, quiet};
 use crate::message::{Part, ToolCallPart};
 use crate::model::{ModelEvent, TokenUsage};
 
@@ -35,7 +35,8 @@ pub(super) async fn open(
             told.add(&value);
         }
     });
-    let result = client.exec_chat_stream(target.for_request(), request, Some(&options)).await;
+    let result = client.exec_chat_stream(target.for_request(), request, Some(&options));
+    let result = quiet(result).await;
     let pieces = result.map_err(|error| target.error(error))?.stream;
     let mut answer =
         Answer { target, pieces, told, calls: Vec::new(), ready: VecDeque::new(), done: false };
@@ -78,7 +79,7 @@ impl Answer {
             if self.done {
                 return None;
             }
-            let result = match self.pieces.next().await {
+            let result = match quiet(self.pieces.next()).await {
                 Some(Ok(piece)) => self.read(piece),
                 Some(Err(error)) => Err(self.failed(error)),
                 None => Err(self.broken()),
