@@ -7,7 +7,7 @@ pub enum ModelError {
     /// The step has no model.
     #[error(
         "there is no model to speak; name one in `#[flow(model = \"provider::name\")]` or in `config_model`, \
-         or override `response` to author the reply"
+         or author the answer in code: override `response` of a reply step, `verdict` of a decide step"
     )]
     Missing,
     /// No such provider or model is known.
@@ -86,6 +86,21 @@ pub enum ModelError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The model gave a value that does not have the form that it was asked for, also after it
+    /// was told what is wrong.
+    #[error(
+        "`{model}` gave no valid `{form}`: at `{path}`: {reason}; ask for less at once, or select another model"
+    )]
+    InvalidOutput {
+        /// The model.
+        model: String,
+        /// What it was asked for.
+        form: String,
+        /// The place in the value that does not fit, `.` for the whole.
+        path: String,
+        /// What is wrong there.
+        reason: String,
+    },
     /// The model went on calling tools.
     #[error(
         "the model called tools in {limit} rounds without an answer; raise `CallPolicy::tool_rounds`"
@@ -110,16 +125,20 @@ impl ModelError {
             Self::Timeout { .. } => "model-timeout",
             Self::Refused { .. } => "model-refused",
             Self::Malformed { .. } => "model-malformed",
+            Self::InvalidOutput { .. } => "model-output",
             Self::ToolRounds { .. } => "tool-rounds",
         }
     }
 
     /// Whether another attempt may succeed: too many requests, a failing server, a broken
-    /// connection, a time-out, an answer that cannot be read.
+    /// connection, a time-out, an answer that cannot be read or does not fit.
     pub fn retryable(&self) -> bool {
         match self {
             Self::Status { status, .. } => matches!(status, 408 | 409 | 425 | 429 | 500..=599),
-            Self::Connection { .. } | Self::Timeout { .. } | Self::Malformed { .. } => true,
+            Self::Connection { .. }
+            | Self::Timeout { .. }
+            | Self::Malformed { .. }
+            | Self::InvalidOutput { .. } => true,
             _ => false,
         }
     }

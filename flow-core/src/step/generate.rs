@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::cx::Scope;
 use super::speaker::ask;
 use super::{Check, Effect, FlowMeta, Gate, Prompt, Reply, Step, StepCx, ToolFuture, ToolHost};
-use crate::error::{StepError, ToolError};
+use crate::error::{Error, StepError, ToolError};
 use crate::event::Event;
 use crate::message::{Message, Part, Role, ToolCallPart, ToolResultPart};
 use crate::model::{CallPolicy, ChatRequest, ModelError, Sampling, ToolChoice};
@@ -28,6 +28,21 @@ pub(super) struct Generated {
 pub(super) enum Failed {
     Model(ModelError),
     Step(StepError),
+}
+
+impl From<Failed> for StepError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Model(error) => Error::from(error).into(),
+            Failed::Step(error) => error,
+        }
+    }
+}
+
+impl From<StepError> for Failed {
+    fn from(error: StepError) -> Self {
+        Self::Step(error)
+    }
 }
 
 impl From<ModelError> for Failed {

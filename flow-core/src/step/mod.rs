@@ -27,6 +27,7 @@ mod reply;
 pub mod resolve;
 mod slot;
 mod speaker;
+mod structured;
 
 pub use action::Action;
 pub use collect::Collect;

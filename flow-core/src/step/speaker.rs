@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::cx::Scope;
 use crate::event::Event;
 use crate::model::{
-    CallPolicy, ChatModel, ChatRequest, ChatResponse, FinishReason, ModelError, ModelEvent, speak,
+    CallPolicy, ChatModel, ChatRequest, ChatResponse, FinishReason, ModelError, ModelEvent,
+    complete, speak,
 };
 
 /// A model that a step may speak through, and how it is called.
@@ -37,10 +38,30 @@ pub(super) async fn ask(
     let name = &speaker.name;
     let response = speak(&*speaker.model, name, request, &speaker.policy, &begin, &observe).await?;
     scope.events.emit(|| Event::TextEnd { step: step.clone() });
+    settle(scope, speaker, response)
+}
+
+/// Calls the model without a word to listeners but what it cost: for values, not for words.
+pub(super) async fn ask_silently(
+    scope: &mut Scope,
+    speaker: &Speaker,
+    request: &ChatRequest,
+) -> Result<ChatResponse, ModelError> {
+    let response = complete(&*speaker.model, &speaker.name, request, &speaker.policy).await?;
+    settle(scope, speaker, response)
+}
+
+/// Counts the tokens of an answer, and refuses one that says nothing.
+fn settle(
+    scope: &mut Scope,
+    speaker: &Speaker,
+    response: ChatResponse,
+) -> Result<ChatResponse, ModelError> {
+    let model = || speaker.name.to_string();
     let usage = response.usage;
     scope.usage += usage;
-    scope.events.emit(|| Event::Usage { step: step.clone(), model: name.to_string(), usage });
-    let model = || name.to_string();
+    let step = scope.step.clone();
+    scope.events.emit(|| Event::Usage { step, model: model(), usage });
     if response.finish == FinishReason::Refusal {
         return Err(ModelError::Refused { model: model(), reason: response.text() });
     }
