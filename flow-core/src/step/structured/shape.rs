@@ -47,6 +47,7 @@ impl Shape {
         if wrapped {
             // References start at the top.
             let definitions = schema.as_object_mut().and_then(|map| map.remove("$defs"));
+            move_down(&mut schema);
             schema = json!({
                 "type": "object",
                 "properties": { VALUE: schema },
@@ -54,6 +55,7 @@ impl Shape {
             });
             if let Some(definitions) = definitions {
                 schema["$defs"] = definitions;
+                move_down(&mut schema["$defs"]);
             }
         }
         let mut name = format!("submit_{}", snake(name));
@@ -165,6 +167,23 @@ fn to_path(pointer: &str) -> String {
         }
     }
     if path.is_empty() { ".".to_owned() } else { path }
+}
+
+/// Lets references to a schema, or into it, lead to its new place under [`VALUE`].
+fn move_down(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            if let Some(Value::String(to)) = map.get_mut("$ref")
+                && let Some(rest) = to.strip_prefix('#')
+                && !rest.starts_with("/$defs/")
+            {
+                *to = format!("#/properties/{VALUE}{rest}");
+            }
+            map.values_mut().for_each(move_down);
+        }
+        Value::Array(items) => items.iter_mut().for_each(move_down),
+        _ => {}
+    }
 }
 
 /// Whether a schema is what every provider takes at the top: an object with properties and
