@@ -26,7 +26,8 @@ pub struct Slot {
     pub resolver: Option<Resolver>,
 }
 
-/// How a slot is read from a message, without a model.
+/// How a slot is read from a message, without a model. A value that a model reads from a
+/// message has to be one that this could have given.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Resolver {
