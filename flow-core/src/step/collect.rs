@@ -42,6 +42,10 @@ use crate::session::Question;
 /// * any other value is set, and said to be the model's in the event
 ///   [`CollectUpdate`](crate::event::Event::CollectUpdate).
 ///
+/// The model is told not to guess; whether it has cannot be seen in a value that is no copy of
+/// the user's words, such as 4 for "the four of us". A step where that is not good enough
+/// confirms the form, marks its slots `verbatim`, or turns the model off.
+///
 /// When the model fails, so does the turn: the form and the history stay as they were, and the
 /// turn can be sent again with the same message.
 ///

@@ -74,9 +74,7 @@ impl FormShape {
                 let mut property = self.slots[offer.slot].property.clone();
                 let own = property.remove("description");
                 let text = describe_slot(slot, own.as_ref(), offer.known.as_ref());
-                if !text.is_empty() {
-                    property.insert("description".to_owned(), text.into());
-                }
+                property.insert("description".to_owned(), text.into());
                 (slot.name.to_owned(), Value::Object(property))
             })
             .collect();
@@ -158,9 +156,12 @@ fn describe_slot(slot: &Slot, own: Option<&Value>, known: Option<&Value>) -> Str
     if slot.verbatim {
         add("Copied from the message letter by letter.");
     }
-    if let Some(known) = known {
-        let known = cut_middle(&known.to_string(), MAX_LIST);
-        add(&format!("Known already: {known}. Give it only where the message corrects it."));
+    match known {
+        None => add("Null where the message does not say it."),
+        Some(known) => {
+            let known = cut_middle(&known.to_string(), MAX_LIST);
+            add(&format!("Known already: {known}. Null where the message does not correct it."));
+        }
     }
     text
 }
