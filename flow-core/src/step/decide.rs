@@ -13,6 +13,8 @@ use crate::error::Result;
 /// The verdict is made first, then acted on, so that what was decided and what follows from
 /// it can be tested apart.
 ///
+/// A question of yes or no that the user answers is a [`Confirm`](super::Confirm).
+///
 /// By default the step's model, or the flow's, makes the verdict, as
 /// [`StepCx::extract`] asks it for one: its type is the form of the answer. A step that
 /// overrides [`verdict`](Self::verdict) is pure code and asks no model.

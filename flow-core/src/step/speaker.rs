@@ -6,8 +6,9 @@ use super::cx::Scope;
 use crate::event::Event;
 use crate::model::{
     CallPolicy, ChatModel, ChatRequest, ChatResponse, FinishReason, ModelError, ModelEvent,
-    complete, speak,
+    complete_in, speak,
 };
+use crate::telemetry::{ChatCall, chat};
 
 /// A model that a step may speak through, and how it is called.
 #[derive(Clone)]
@@ -24,6 +25,7 @@ pub(super) async fn ask(
     request: &ChatRequest,
 ) -> Result<ChatResponse, ModelError> {
     let events = scope.events.clone();
+    events.ready().await;
     let step = scope.step.clone();
     let observe = |event: ModelEvent| {
         if let ModelEvent::TextDelta(text) = event {
@@ -36,8 +38,11 @@ pub(super) async fn ask(
         events.emit(|| Event::TextStart { step });
     };
     let name = &speaker.name;
-    let response = speak(&*speaker.model, name, request, &speaker.policy, &begin, &observe).await?;
-    scope.events.emit(|| Event::TextEnd { step: step.clone() });
+    let conversation = Some(scope.session.as_str());
+    let call = ChatCall { model: name, request, conversation, stream: true };
+    let speech = speak(&*speaker.model, name, request, &speaker.policy, &events, &begin, &observe);
+    let response = chat(call, speech).await?;
+    scope.events.emit(|| Event::TextEnd { step: step.clone(), finish: response.finish });
     settle(scope, speaker, response)
 }
 
@@ -47,7 +52,10 @@ pub(super) async fn ask_silently(
     speaker: &Speaker,
     request: &ChatRequest,
 ) -> Result<ChatResponse, ModelError> {
-    let response = complete(&*speaker.model, &speaker.name, request, &speaker.policy).await?;
+    scope.events.ready().await;
+    let conversation = Some(scope.session.as_str());
+    let Speaker { model, name, policy } = speaker;
+    let response = complete_in(conversation, &**model, name, request, policy).await?;
     settle(scope, speaker, response)
 }
 
