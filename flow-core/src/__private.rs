@@ -8,12 +8,12 @@ use crate::transition::Transition;
 
 pub use crate::error::ToolError;
 pub use crate::step::{
-    Action, Collect, Confirm, Decide, FlowMeta, FlowOf, Form, HasStep, Pattern, Reply, Resolver,
-    Slot, SlotField, Step, StepCx, StepKind, StepTools, Steps, ToolFuture, ToolHost,
+    Action, Collect, Confirm, Decide, Exposure, FlowMeta, FlowOf, Form, HasStep, Pattern, Reply,
+    Resolver, Slot, SlotField, Step, StepCx, StepKind, StepTools, Steps, ToolFuture, ToolHost,
     ToolsRegistered, kind,
 };
 pub use crate::tool::{
-    FlowTools, ToolCall, ToolCx, ToolDefinition, ToolOutput, returns, signature,
+    FlowTools, ToolCall, ToolCx, ToolDefinition, ToolOutput, ToolPolicy, returns, signature,
 };
 pub use crate::transition::{Next, Target, Transition as Way};
 pub use {schemars, serde, serde_json, std};

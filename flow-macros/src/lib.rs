@@ -29,6 +29,7 @@
 
 mod attributes;
 mod errors;
+mod exposure;
 mod flow;
 mod generics;
 mod method;
@@ -192,7 +193,8 @@ pub fn flow(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// | `confirm` | beside `decide`: the step asks a question of yes or no, and implements `Confirm` | a step that implements `Decide` |
 /// | `next(..)` | the ways out, see below | required |
 /// | `input = Type` | the payload that the step is entered with | `()` |
-/// | `tools` | registers the step's `#[tools]` block | no tools |
+/// | `tools` | registers the step's `#[tools]` block, which its model is always offered | no tools |
+/// | `flow_tools` | the tools of the flow that the model of a reply step is offered too, see below | `closed` |
 /// | `memory = ".."` | the namespace of the step's conversation | the flow's main one |
 /// | `model = "provider::name"` | the model that speaks for a reply step | the flow's |
 /// | `id = ".."` | the persisted name; it outlives a rename of the struct | the struct's name |
@@ -214,6 +216,18 @@ pub fn flow(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// | `escalate` | `Escalate(String)` | the session is parked for a person, for a reason |
 ///
 /// The enum is generic in those parameters of the struct that its payloads mention.
+///
+/// # Tools of the flow
+///
+/// | form | the model is offered |
+/// | --- | --- |
+/// | `flow_tools = closed` | none of the flow's tools |
+/// | `flow_tools = open` | all of them, those of a later version of the flow too |
+/// | `flow_tools(Charge, FindHotel)` | these, by the structs that `#[tools(flow)]` makes for their calls |
+///
+/// A name that is no tool of the step's flow does not compile. The key is not called `tools`
+/// because that one registers the step's own block. What the flow's `define_tools` takes out
+/// is not offered, and `Reply::tools` has the last word.
 ///
 /// # Slots
 ///
@@ -239,8 +253,8 @@ pub fn flow(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// # Errors
 ///
 /// Refused where they stand: an unknown key, no kind, no way out, a target that the flow does
-/// not list, a payload that is not the target's input, a slot that is no `Option`, two ways to
-/// read a slot, names that cannot be persisted. The step implements the trait of its kind and
+/// not list, a payload that is not the target's input, a tool that the flow does not have, a
+/// slot that is no `Option`, two ways to read a slot, names that cannot be persisted. The step implements the trait of its kind and
 /// derives `Default`, `Serialize`, `Deserialize` and `JsonSchema`.
 #[proc_macro_attribute]
 pub fn step(attr: TokenStream, item: TokenStream) -> TokenStream {
@@ -404,6 +418,48 @@ pub fn tools(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// | --- | --- | --- |
 /// | `name = ".."` | the persisted name: 1 to 64 ASCII letters, digits, `_` and `-` | the method's name |
 /// | `description = ".."` | what the tool does, for the model | the doc comment |
+/// | `parallel` | its calls may run at the same time as others | one after another |
+/// | `ask` | a person has to approve a call that a model asks for | none has to |
+///
+/// # Parallel tools
+///
+/// A model may ask for several calls at once. Neighbouring calls of parallel tools run at the
+/// same time, all others in the order of the model. A parallel tool of a step takes `&self`,
+/// and its context, if any, as `&StepCx<'_, F>`; it cannot move the flow. Results are told to
+/// the model in the order of the calls, whatever finished first.
+///
+/// ```
+/// # use flow_core::prelude::*;
+/// # #[flow(steps(Explore))] #[derive(Clone)] pub struct Hotel;
+/// # impl Flow for Hotel {}
+/// # #[step(reply, tools, next(stay))]
+/// # #[derive(Default, Serialize, Deserialize, JsonSchema)] pub struct Explore;
+/// # impl Reply for Explore { type Flow = Hotel; }
+/// #[tools]
+/// impl Explore {
+///     /// Tells the weather in a city.
+///     #[tool(parallel)]
+///     async fn weather(&self, cx: &StepCx<'_, Hotel>, city: String) -> Result<String> {
+///         Ok(format!("{city}: sunny, asked in turn {}", cx.turn()))
+///     }
+///
+///     /// Cancels the booking.
+///     #[tool(ask)]
+///     async fn cancel(&mut self) -> Result<()> {
+///         Ok(())
+///     }
+/// }
+///
+/// let tools = <Explore as Step>::tools();
+/// assert!(tools[0].parallel);
+/// assert_eq!(tools[1].policy, ToolPolicy::Ask);
+/// ```
+///
+/// # Approval
+///
+/// The policy of a tool is about calls that a model asks for; an action calls what its code
+/// says. `ask` sets the default, which the flow's `define_tools` changes for a turn and
+/// `Reply::tool_policy` for a single call.
 #[proc_macro_attribute]
 pub fn tool(_: TokenStream, item: TokenStream) -> TokenStream {
     tools::stray(item.into()).into()

@@ -16,7 +16,7 @@ use crate::generics;
 use crate::paths::{at, local};
 use crate::slot::pascal;
 
-const KEYS: [&str; 2] = ["name", "description"];
+const KEYS: [&str; 4] = ["name", "description", "parallel", "ask"];
 
 /// A method that a model may call.
 pub(crate) struct Tool {
@@ -27,6 +27,10 @@ pub(crate) struct Tool {
     pub(crate) name_span: Span,
     /// What it does, as a constant expression.
     pub(crate) description: TokenStream,
+    /// Whether calls of it may run at the same time.
+    pub(crate) is_parallel: bool,
+    /// Whether a person has to approve its calls.
+    pub(crate) is_asked: bool,
     pub(crate) conditions: Vec<TokenStream>,
     /// What the generated struct of a call takes over: documentation, deprecation.
     pub(crate) passed_on: Vec<Attribute>,
@@ -62,7 +66,9 @@ impl Tool {
         errors: &mut Errors,
     ) -> Option<Self> {
         let known = errors.len();
-        let (name, description) = keys(mark, errors);
+        let Keys { name, description, is_parallel, is_asked } = Keys::read(mark, errors);
+        // The flow is shared anyway; a step is changed by the tools that run alone.
+        let shares_step = is_parallel && !is_flow;
         let method = signature.ident.clone();
         let plain = method.unraw().to_string();
         let (name, name_span) = match name {
@@ -86,7 +92,7 @@ impl Tool {
                 errors.at(param, "a tool cannot be generic: a model sends values of known types");
             }
         }
-        let has_receiver = receiver(signature, is_flow, errors);
+        let has_receiver = receiver(signature, is_flow, shares_step, errors);
         let mut context = None;
         let mut arguments = Vec::new();
         for (i, input) in signature.inputs.iter_mut().enumerate() {
@@ -105,6 +111,9 @@ impl Tool {
             if let Type::Reference(reference) = &*input.ty {
                 let is_first = i == usize::from(has_receiver);
                 if is_first && !is_borrowed_data(&reference.elem) {
+                    if shares_step && reference.mutability.is_some() {
+                        errors.at(&input.ty, "a `parallel` tool takes its context as `&StepCx<'_, F>`: its calls run at the same time and share the context");
+                    }
                     context = Some(place(&reference.elem));
                 } else {
                     let example = if is_flow { "`&ToolCx`" } else { "`&mut StepCx<'_, F>`" };
@@ -150,6 +159,8 @@ impl Tool {
             name,
             name_span,
             description,
+            is_parallel,
+            is_asked,
             conditions: attributes::conditions(attrs),
             passed_on,
             has_receiver,
@@ -273,31 +284,49 @@ fn place(ty: &Type) -> Span {
     }
 }
 
-/// Reads the keys of `#[tool(..)]`: the name and the description.
-fn keys(mark: &Attribute, errors: &mut Errors) -> (Option<LitStr>, Option<Expr>) {
-    let mut name = None;
-    let mut description = None;
-    let tokens = attributes::arguments(mark, errors);
-    attributes::keys(tokens, errors, |key, input: ParseStream<'_>, _| {
-        match key.to_string().as_str() {
-            "name" => name = Some(attributes::text(key, input)?),
-            "description" => {
-                if !input.peek(Token![=]) {
-                    return Err(syn::Error::new(
-                        key.span(),
-                        "`description` takes a text: `description = \"..\"`",
-                    ));
+/// What `#[tool(..)]` says.
+#[derive(Default)]
+struct Keys {
+    name: Option<LitStr>,
+    description: Option<Expr>,
+    is_parallel: bool,
+    is_asked: bool,
+}
+
+impl Keys {
+    fn read(mark: &Attribute, errors: &mut Errors) -> Self {
+        let mut keys = Self::default();
+        let tokens = attributes::arguments(mark, errors);
+        attributes::keys(tokens, errors, |key, input: ParseStream<'_>, _| {
+            match key.to_string().as_str() {
+                "name" => keys.name = Some(attributes::text(key, input)?),
+                "description" => {
+                    if !input.peek(Token![=]) {
+                        return Err(syn::Error::new(
+                            key.span(),
+                            "`description` takes a text: `description = \"..\"`",
+                        ));
+                    }
+                    input.parse::<Token![=]>()?;
+                    keys.description = Some(input.parse()?);
                 }
-                input.parse::<Token![=]>()?;
-                description = Some(input.parse()?);
+                "parallel" => {
+                    attributes::word(key, input)?;
+                    keys.is_parallel = true;
+                }
+                "ask" => {
+                    attributes::word(key, input)?;
+                    keys.is_asked = true;
+                }
+                other => {
+                    let message = unknown_key(other, "#[tool(..)]", &KEYS);
+                    return Err(syn::Error::new(key.span(), message));
+                }
             }
-            other => {
-                return Err(syn::Error::new(key.span(), unknown_key(other, "#[tool(..)]", &KEYS)));
-            }
-        }
-        Ok(())
-    });
-    (name, description)
+            Ok(())
+        });
+        keys
+    }
 }
 
 /// Checks the name by the rule that all providers share.
@@ -314,13 +343,18 @@ fn check_name(name: &str, span: Span, errors: &mut Errors) {
 }
 
 /// Checks the receiver, and says whether there is one.
-fn receiver(signature: &Signature, is_flow: bool, errors: &mut Errors) -> bool {
+fn receiver(signature: &Signature, is_flow: bool, shares_step: bool, errors: &mut Errors) -> bool {
     let Some(receiver) = signature.receiver() else { return false };
     let tokens = receiver.to_token_stream().to_string();
     let is_reference = tokens.starts_with('&');
     let is_mutable = is_reference && tokens.contains("mut");
     if is_flow && is_mutable {
         errors.at(receiver, "a tool of a flow takes `&self`: the flow is shared by its sessions");
+    } else if shares_step && is_mutable {
+        errors.at(
+            receiver,
+            "a `parallel` tool takes `&self`: its calls run at the same time and share the step",
+        );
     } else if !is_reference {
         errors.at(receiver, "a tool takes `&self` or `&mut self`");
     }

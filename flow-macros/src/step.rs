@@ -9,15 +9,28 @@ use syn::{ItemStruct, LitStr, Path, PathArguments, Token, Type};
 
 use crate::attributes::{self, Docs};
 use crate::errors::{Errors, nearest, unknown_key};
+use crate::exposure::Exposure;
 use crate::generics;
 use crate::paths::{Krate, at, local};
 use crate::slot;
 
 const KINDS: [&str; 4] = ["reply", "collect", "action", "decide"];
 const WORDS: [&str; 4] = ["stay", "end", "hand_off", "escalate"];
-const KEYS: [&str; 13] = [
-    "reply", "collect", "action", "decide", "confirm", "next", "input", "tools", "memory", "model",
-    "id", "alias", "crate",
+const KEYS: [&str; 14] = [
+    "reply",
+    "collect",
+    "action",
+    "decide",
+    "confirm",
+    "next",
+    "input",
+    "tools",
+    "flow_tools",
+    "memory",
+    "model",
+    "id",
+    "alias",
+    "crate",
 ];
 
 /// What `#[step(..)]` says.
@@ -28,6 +41,7 @@ struct Args {
     next: Option<Vec<WayOut>>,
     input: Option<Type>,
     tools: Option<Ident>,
+    flow_tools: Option<(Ident, Exposure)>,
     memory: Option<LitStr>,
     model: Option<LitStr>,
     id: Option<LitStr>,
@@ -118,6 +132,9 @@ impl Args {
                     attributes::word(key, input)?;
                     args.tools = Some(key.clone());
                 }
+                "flow_tools" => {
+                    args.flow_tools = Some((key.clone(), Exposure::read(key, input, errors)?));
+                }
                 "memory" => args.memory = Some(attributes::text(key, input)?),
                 "model" => args.model = Some(attributes::text(key, input)?),
                 "id" => args.id = Some(attributes::text(key, input)?),
@@ -162,6 +179,15 @@ impl Args {
                      e.g. `next(Farewell, stay)`",
                     item.ident
                 ),
+            );
+        }
+        if let (Some((key, _)), Some(kind)) = (&self.flow_tools, &self.kind)
+            && kind != "reply"
+        {
+            errors.at(
+                key,
+                "`flow_tools` is for a reply step: it offers tools of the flow to the model that \
+                 speaks for the step",
             );
         }
         for (name, what) in [(&self.memory, "a memory namespace"), (&self.id, "a step name")] {
@@ -291,6 +317,8 @@ impl Args {
                 fn tools() -> #private::std::vec::Vec<#private::ToolDefinition> { #call }
             }
         });
+        let flow_tools = self.flow_tools.as_ref().filter(|_| is_checked);
+        let flow_tools = flow_tools.map(|(_, exposure)| exposure.constant(&flow, private));
         let registered = self.tools.as_ref().map(|_| {
             quote! {
                 #[automatically_derived]
@@ -301,6 +329,7 @@ impl Args {
         let tool_host = is_reply.then(|| {
             let call = self.tools.as_ref().map(|key| {
                 let call = at(key.span(), quote!(<Self as #private::StepTools>::call));
+                let shared = at(key.span(), quote!(<Self as #private::StepTools>::call_shared));
                 quote! {
                     fn call_tool<'a>(
                         &'a mut self,
@@ -309,6 +338,14 @@ impl Args {
                         arguments: #private::serde_json::Value,
                     ) -> #private::ToolFuture<'a> {
                         #private::std::boxed::Box::pin(#call(self, cx, tool, arguments))
+                    }
+                    fn call_tool_shared<'a>(
+                        &'a self,
+                        cx: &'a #private::StepCx<'_, #flow>,
+                        tool: &'a ::core::primitive::str,
+                        arguments: #private::serde_json::Value,
+                    ) -> #private::ToolFuture<'a> {
+                        #private::std::boxed::Box::pin(#shared(self, cx, tool, arguments))
                     }
                 }
             });
@@ -346,6 +383,7 @@ impl Args {
                 #aliases
                 #memory
                 #model
+                #flow_tools
                 const DOC: &'static ::core::primitive::str = #docs;
                 fn transition(next: #next) -> #private::Way { #body }
                 fn is_stay(next: &#next) -> ::core::primitive::bool { #is_stay }

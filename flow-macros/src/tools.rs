@@ -1,5 +1,7 @@
 //! `#[tools]`: the methods that a model may call, as definitions and a dispatcher.
 
+mod of_flow;
+
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::parse::{ParseStream, Parser};
@@ -64,7 +66,7 @@ pub(crate) fn expand(attr: TokenStream, item: TokenStream) -> TokenStream {
 
     let private = Krate::find(args.krate.as_ref()).private();
     let generated = if args.flow {
-        flow_tools(&head, &tools, &private)
+        of_flow::write(&head, &tools, &private)
     } else {
         step_tools(&head, &tools, &private)
     };
@@ -204,16 +206,24 @@ struct Parts {
     structs: TokenStream,
     calls: TokenStream,
     definitions: TokenStream,
+    /// The arms of the dispatcher.
     arms: TokenStream,
+    /// The arms of the dispatcher of a step's parallel tools.
+    shared_arms: TokenStream,
 }
 
 impl Parts {
     /// Adds the description of a tool.
     fn describe(&mut self, tool: &Tool, head: &Head, private: &TokenStream) {
         let Tool { name, description, conditions, .. } = tool;
+        let parallel = tool.is_parallel.then(|| quote!(.parallel()));
+        let ask = tool.is_asked.then(|| quote!(.policy(#private::ToolPolicy::Ask)));
+        let marks = quote!(#parallel #ask);
         let define = match tool.arguments_type(&head.generics) {
             Some(arguments) => quote! {
-                tools.push(#private::signature::describe::<#arguments>(#name, #description));
+                tools.push(
+                    #private::signature::describe::<#arguments>(#name, #description) #marks
+                );
             },
             None => {
                 let describe = tool.item("describe");
@@ -226,15 +236,15 @@ impl Parts {
                 quote! {
                     let mut parameters = #private::signature::Parameters::new();
                     #(#arguments)*
-                    tools.push(parameters.into_tool(#name, #description));
+                    tools.push(parameters.into_tool(#name, #description) #marks);
                 }
             }
         };
         self.definitions.extend(quote!(#(#conditions)* { #define }));
     }
 
-    /// Adds the arm of the dispatcher: reads the arguments into locals, then does `work`.
-    fn dispatch(&mut self, tool: &Tool, head: &Head, private: &TokenStream, work: &TokenStream) {
+    /// Makes the arm of the dispatcher: reads the arguments into locals, then does `work`.
+    fn arm(tool: &Tool, head: &Head, private: &TokenStream, work: &TokenStream) -> TokenStream {
         let Tool { name, conditions, .. } = tool;
         let Names { tool: key, input, .. } = Names::new();
         let locals = tool.locals();
@@ -262,13 +272,13 @@ impl Parts {
                 }
             }
         };
-        self.arms.extend(quote! {
+        quote! {
             #(#conditions)*
             #name => {
                 #read
                 #work
             }
-        });
+        }
     }
 }
 
@@ -356,31 +366,6 @@ fn prelude(tools: &[Tool]) -> Option<TokenStream> {
     })
 }
 
-/// The struct of a call of a flow's tool.
-fn call_struct(tool: &Tool, generics: &Generics, private: &TokenStream) -> TokenStream {
-    let Tool { conditions, passed_on, vis, .. } = tool;
-    let ident = tool.struct_ident("");
-    let (impl_generics, _, where_clause) = generics.split_for_impl();
-    if tool.arguments.is_empty() {
-        return quote!(#(#conditions)* #(#passed_on)* #vis struct #ident;);
-    }
-    let fields = tool.arguments.iter().map(Argument::public_field);
-    let serde = quote!(#private::serde);
-    let serde_path = serde.to_string();
-    let bounds = (!generics.params.is_empty()).then(|| {
-        let bound = bound(tool, generics, &quote!(#serde::Serialize));
-        quote!(#[serde(bound(serialize = #bound))])
-    });
-    quote! {
-        #(#conditions)* #(#passed_on)*
-        #[derive(#serde::Serialize)]
-        #bounds
-        #[serde(crate = #serde_path)]
-        #[allow(missing_docs)]
-        #vis struct #ident #impl_generics #where_clause { #(#fields),* }
-    }
-}
-
 fn step_tools(head: &Head, tools: &[Tool], private: &TokenStream) -> TokenStream {
     let self_ty = &head.self_ty;
     let (impl_generics, _, where_clause) = head.generics.split_for_impl();
@@ -395,20 +380,40 @@ fn step_tools(head: &Head, tools: &[Tool], private: &TokenStream) -> TokenStream
         let call = call(tool, &quote!(Self), &quote!(self), private);
         let place = tool.output_place();
         let (returned, value) = (local("returned", place), local("value", place));
+        let kind = quote!((&&&&#private::returns::probe(&#value)).value());
+        let kind = if tool.is_parallel { quote!(#private::returns::steady(#kind)) } else { kind };
         let convert = at(
             place,
             quote! {
                 let #value = (&&&&#private::returns::probe(&#returned)).failure().take(#key, #returned)?;
-                (&&&&#private::returns::probe(&#value)).value().output(
-                    #private::returns::step::<Self>(), #key, #value,
-                )
+                #kind.output(#private::returns::step::<Self>(), #key, #value)
             },
         );
-        let work = quote!(let #returned = #call; #convert);
-        parts.dispatch(tool, head, private, &work);
+        let arm = Parts::arm(tool, head, private, &quote!(let #returned = #call; #convert));
+        if tool.is_parallel { &mut parts.shared_arms } else { &mut parts.arms }.extend(arm);
     }
-    let Parts { structs, definitions, arms, .. } = parts;
+    let Parts { structs, definitions, arms, shared_arms, .. } = parts;
     let prelude = prelude(tools);
+    let unknown = quote! {
+        ::core::result::Result::Err(#private::signature::unknown(#key, &Self::definitions()))
+    };
+    // A parallel tool that is called by itself takes the same way.
+    let (fallback, shared) = if shared_arms.is_empty() {
+        (unknown, TokenStream::new())
+    } else {
+        let body = select(&key, &shared_arms, &unknown, private);
+        let shared = quote! {
+            async fn call_shared<'a>(
+                &'a self,
+                #cx: &'a #private::StepCx<'_, #private::FlowOf<Self>>,
+                #key: &'a ::core::primitive::str,
+                #input: #private::serde_json::Value,
+            ) -> ::core::result::Result<#private::ToolOutput, #private::ToolError> { #body }
+        };
+        let call = quote!(<Self as #private::StepTools>::call_shared(self, #cx, #key, #input));
+        (quote!(#call.await), shared)
+    };
+    let body = select(&key, &arms, &fallback, private);
     quote! {
         const _: () = {
             #prelude
@@ -428,139 +433,33 @@ fn step_tools(head: &Head, tools: &[Tool], private: &TokenStream) -> TokenStream
                     #cx: &'a mut #private::StepCx<'_, #private::FlowOf<Self>>,
                     #key: &'a ::core::primitive::str,
                     #input: #private::serde_json::Value,
-                ) -> ::core::result::Result<#private::ToolOutput, #private::ToolError> {
-                    use #private::returns::{
-                        FailureA as _, FailureB as _, FailureC as _, FailureD as _,
-                        ValueA as _, ValueB as _, ValueC as _, ValueD as _,
-                    };
-                    match #key {
-                        #arms
-                        _ => ::core::result::Result::Err(
-                            #private::signature::unknown(#key, &Self::definitions()),
-                        ),
-                    }
-                }
+                ) -> ::core::result::Result<#private::ToolOutput, #private::ToolError> { #body }
+
+                #shared
             }
         };
     }
 }
 
-fn flow_tools(head: &Head, tools: &[Tool], private: &TokenStream) -> TokenStream {
-    let self_ty = &head.self_ty;
-    let (impl_generics, _, where_clause) = head.generics.split_for_impl();
-    let mut parts = Parts::default();
-    let Names { cx, tool: key, input, flow } = Names::new();
-    for tool in tools {
-        let generics = tool.generics(&head.generics);
-        let (_, own_ty, _) = generics.split_for_impl();
-        let ident = tool.struct_ident("");
-        let ty = quote!(#ident #own_ty);
-        let Tool { name, conditions, .. } = tool;
-        parts.structs.extend(call_struct(tool, &generics, private));
-        if tool.arguments.is_empty() {
-            parts.calls.extend(quote! {
-                #(#conditions)*
-                #[automatically_derived]
-                impl #private::serde::Serialize for #ident {
-                    fn serialize<S: #private::serde::Serializer>(
-                        &self,
-                        serializer: S,
-                    ) -> ::core::result::Result<S::Ok, S::Error> {
-                        #private::no_arguments(serializer)
-                    }
-                }
-            });
-        }
-        if tool.is_read_as_struct {
-            parts.calls.extend(arguments_struct(tool, &generics, private));
-        }
-        parts.describe(tool, head, private);
-
-        let fields: Vec<&Ident> = tool.arguments.iter().map(|argument| &argument.field).collect();
-        let locals = tool.locals();
-        let place = tool.output_place();
-        let returned = local("returned", place);
-        let call = call(tool, &quote!(<#self_ty>), &quote!(#flow), private);
-        let output = tool.value_type(private);
-        let value = local("value", place);
-        let take = if tool.is_called_result() {
-            quote!((&&&&#private::returns::probe(&#returned)).failure().take(#name, #returned)?)
-        } else {
-            quote! {
-                #private::returns::infallible(
-                    (&&&&#private::returns::probe(&#returned)).failure(), #returned,
-                )?
-            }
-        };
-        let convert = at(
-            place,
-            quote! {
-                let #value = #take;
-                #private::returns::still((&&&&#private::returns::probe(&#value)).value());
-                ::core::result::Result::Ok(#value)
-            },
-        );
-        parts.calls.extend(quote! {
-            #(#conditions)*
-            #[automatically_derived]
-            #[allow(deprecated, unused_variables)]
-            impl #impl_generics #private::ToolCall<#self_ty> for #ty #where_clause {
-                type Output = #output;
-                const NAME: &'static ::core::primitive::str = #name;
-                async fn call(
-                    self,
-                    #flow: &#self_ty,
-                    #cx: &#private::ToolCx,
-                ) -> ::core::result::Result<Self::Output, #private::ToolError> {
-                    use #private::returns::{
-                        FailureA as _, FailureB as _, FailureC as _, FailureD as _,
-                        ValueA as _, ValueB as _, ValueC as _, ValueD as _,
-                    };
-                    let #ident { #(#fields: #locals),* } = self;
-                    let #returned = #call;
-                    #convert
-                }
-            }
-        });
-
-        let work = quote! {
-            #private::returns::answer(self, #cx, #ident { #(#fields: #locals),* }).await
-        };
-        parts.dispatch(tool, head, private, &work);
+/// The body of a dispatcher of a step.
+fn select(
+    key: &Ident,
+    arms: &TokenStream,
+    fallback: &TokenStream,
+    private: &TokenStream,
+) -> TokenStream {
+    if arms.is_empty() {
+        return fallback.clone();
     }
-    let Parts { structs, calls, definitions, arms } = parts;
-    let prelude = prelude(tools);
     quote! {
-        #structs
-
-        const _: () = {
-            #prelude
-            #calls
-
-            #[automatically_derived]
-            #[allow(deprecated, unused_variables, unused_mut)]
-            impl #impl_generics #private::FlowTools for #self_ty #where_clause {
-                fn definitions() -> #private::std::vec::Vec<#private::ToolDefinition> {
-                    let mut tools = #private::std::vec::Vec::new();
-                    #definitions
-                    tools
-                }
-
-                async fn call<'a>(
-                    &'a self,
-                    #cx: &'a #private::ToolCx,
-                    #key: &'a ::core::primitive::str,
-                    #input: #private::serde_json::Value,
-                ) -> ::core::result::Result<#private::ToolOutput, #private::ToolError> {
-                    match #key {
-                        #arms
-                        _ => ::core::result::Result::Err(
-                            #private::signature::unknown(#key, &Self::definitions()),
-                        ),
-                    }
-                }
-            }
+        use #private::returns::{
+            FailureA as _, FailureB as _, FailureC as _, FailureD as _,
+            ValueA as _, ValueB as _, ValueC as _, ValueD as _,
         };
+        match #key {
+            #arms
+            _ => #fallback,
+        }
     }
 }
 

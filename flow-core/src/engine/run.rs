@@ -461,15 +461,11 @@ impl<F: Flow> Run<F> {
                     self.replies.push(text.clone());
                     self.scope.events.emit(|| Event::Message { step, text, rendered });
                 }
-                Effect::Answer { parts, text } => {
-                    self.record(Role::Assistant, parts);
-                    if !text.is_empty() {
-                        self.replies.push(text.clone());
-                        let rendered = Rendered::Model;
-                        self.scope.events.emit(|| Event::Message { step, text, rendered });
-                    }
+                Effect::Answer { parts, text } => self.answer(step, parts, text),
+                Effect::Round { answer, text, results } => {
+                    self.answer(step, answer, text);
+                    self.record(Role::Tool, results);
                 }
-                Effect::Record { role, parts } => self.record(role, parts),
                 Effect::Feedback(text) => {
                     self.replies.push(text.clone());
                     self.scope.events.emit(|| Event::Feedback { step, text });
@@ -495,13 +491,23 @@ impl<F: Flow> Run<F> {
         said.max(self.scope.said)
     }
 
+    /// Says what a model has answered.
+    fn answer(&mut self, step: Arc<str>, parts: Vec<Part>, text: String) {
+        self.record(Role::Assistant, parts);
+        if !text.is_empty() {
+            self.replies.push(text.clone());
+            let rendered = Rendered::Model;
+            self.scope.events.emit(|| Event::Message { step, text, rendered });
+        }
+    }
+
     /// Lets the flow turn the error of a step into a transition.
     async fn handle_error(&mut self, error: StepError) -> Result<Transition, Error> {
         // A failed commit is not the step's failure: no transition can be committed either.
         if self.scope.unrecorded.load(Ordering::Relaxed) {
             return Err(self.step_error(error));
         }
-        self.scope.unsay();
+        self.scope.drop_undone();
         let flow = self.flow.clone();
         let mut cx = StepCx::new(&*flow, &mut self.state, &mut self.scope);
         match flow.on_error(&error, &mut cx).await {

@@ -1,7 +1,8 @@
 /// A tool call that did not give a result.
 ///
 /// [`Arguments`](Self::Arguments) and [`Unknown`](Self::Unknown) are the caller's fault and
-/// are answered to the model; [`Failed`](Self::Failed) is what the tool itself returned.
+/// are answered to the model; [`Failed`](Self::Failed) is what the tool itself returned, or
+/// that it panicked or took too long.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolError {
@@ -31,6 +32,14 @@ pub enum ToolError {
         /// What does not fit.
         reason: String,
     },
+    /// The [policy](crate::tool::ToolPolicy) does not let a model make the call.
+    #[error("tool `{tool}` was not called: {reason}")]
+    Denied {
+        /// The tool.
+        tool: String,
+        /// Why.
+        reason: String,
+    },
     /// The tool returned an error.
     #[error("tool `{tool}` failed: {reason}")]
     Failed {
@@ -50,6 +59,7 @@ impl ToolError {
             Self::Unknown { .. } => "unknown-tool",
             Self::Arguments { .. } => "invalid-arguments",
             Self::Result { .. } => "invalid-result",
+            Self::Denied { .. } => "tool-denied",
             Self::Failed { .. } => "tool-failed",
         }
     }

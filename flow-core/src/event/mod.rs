@@ -165,7 +165,8 @@ pub enum Event {
         /// The text.
         text: String,
     },
-    /// A tool is called.
+    /// A tool is called, or a model has asked for a call that is refused. The calls of one
+    /// answer of a model come in its order.
     ToolCall {
         /// The call; its result carries the same id.
         id: String,
@@ -174,13 +175,15 @@ pub enum Event {
         /// Its arguments.
         arguments: Value,
     },
-    /// A tool has returned.
+    /// A call is over. There is exactly one for each call, unless the turn ends first. Those
+    /// of parallel tools come as they finish; the history has them in the order of the calls.
     ToolResult {
         /// The call.
         id: String,
         /// The tool.
         tool: String,
-        /// What it returned, or the text of its error.
+        /// What it returned, or the text of its error. What a model is told in part, because
+        /// it is longer than `CallPolicy::tool_result_bytes`, is that text here too.
         result: Value,
         /// Whether it failed.
         failed: bool,

@@ -2,6 +2,7 @@ use serde_json::json;
 
 use super::{FlowMeta, Steps};
 use crate::json;
+use crate::step::Exposure;
 use crate::transition::Target;
 
 /// The digest of a flow's registry: SHA-256 over the canonical form of its id, version,
@@ -14,13 +15,17 @@ pub fn digest<F: FlowMeta>(steps: &Steps<F>) -> String {
         .map(|entry| {
             let info = entry.info();
             let targets: Vec<_> = info.targets.iter().map(target_name).collect();
-            json!({
+            let mut step = json!({
                 "name": &*info.name,
                 "kind": info.kind,
                 "next": targets,
                 "memory": info.memory,
-                "tools": info.tools(),
-            })
+                "tools": &*info.tools(),
+            });
+            if info.flow_tools != Exposure::Closed {
+                step["flow_tools"] = json!(info.flow_tools);
+            }
+            step
         })
         .collect();
     json::digest(&json!({

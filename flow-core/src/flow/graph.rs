@@ -71,7 +71,7 @@ impl Graph {
                 name: info.name.to_string(),
                 kind: info.kind,
                 doc: info.doc.to_owned(),
-                tools: info.tools().into_iter().map(|tool| tool.name).collect(),
+                tools: info.tools().iter().map(|tool| tool.name.clone()).collect(),
             });
             for target in info.targets {
                 let (to, is_step) = match target {

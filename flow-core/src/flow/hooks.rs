@@ -58,7 +58,8 @@ pub trait Flow: FlowMeta {
         None
     }
 
-    /// Changes the tools of the flow, given those of its `#[tools(flow)]` block.
+    /// Changes the tools of the flow for this turn, given those of its `#[tools(flow)]` block:
+    /// takes some out, or sets the [policy](ToolDefinition::policy) of others.
     fn define_tools(&self, tools: Vec<ToolDefinition>) -> Vec<ToolDefinition> {
         tools
     }

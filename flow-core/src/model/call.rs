@@ -30,8 +30,12 @@ pub struct CallPolicy {
     pub longest_wait: Duration,
     /// How often in one turn of a step the model may ask for tools. Default: 8.
     pub tool_rounds: u32,
-    /// How long one tool may take. Default: 60 seconds.
+    /// How long one tool may take. One that blocks its thread cannot be stopped.
+    /// Default: 60 seconds.
     pub tool_timeout: Duration,
+    /// How many calls of [parallel](crate::tool::ToolDefinition::parallel) tools run at the
+    /// same time; the others of a round wait. Default: 8.
+    pub parallel_tools: usize,
     /// The most bytes of a tool's result that a model is told; the middle is left out of a
     /// longer one. Default: 32 KiB.
     pub tool_result_bytes: usize,
@@ -46,6 +50,7 @@ impl Default for CallPolicy {
             longest_wait: Duration::from_secs(30),
             tool_rounds: 8,
             tool_timeout: Duration::from_secs(60),
+            parallel_tools: 8,
             tool_result_bytes: 32 * 1024,
         }
     }
@@ -77,6 +82,13 @@ impl CallPolicy {
     #[must_use]
     pub fn tool_timeout(mut self, limit: Duration) -> Self {
         self.tool_timeout = limit;
+        self
+    }
+
+    /// Sets [`parallel_tools`](Self::parallel_tools); at least 1.
+    #[must_use]
+    pub fn parallel_tools(mut self, calls: usize) -> Self {
+        self.parallel_tools = calls.max(1);
         self
     }
 

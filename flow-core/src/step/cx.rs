@@ -33,10 +33,13 @@ pub(crate) enum Effect {
         parts: Vec<Part>,
         text: String,
     },
-    /// A message that is kept and not said.
-    Record {
-        role: Role,
-        parts: Vec<Part>,
+    /// A round of tool calls that a model has asked for and that were made. It is one, so
+    /// that no call is ever without its result.
+    Round {
+        /// What the model has answered, with the calls; the text is part of it.
+        answer: Vec<Part>,
+        text: String,
+        results: Vec<Part>,
     },
     Feedback(String),
     Note(String),
@@ -96,10 +99,19 @@ impl Scope {
         saved.iter().chain(unsaved.map(|(_, message)| message)).cloned().collect()
     }
 
-    /// Lets nothing come of what the step has said.
-    pub(crate) fn unsay(&mut self) {
-        self.effects.clear();
+    /// Drops what was to be done with a transition that is not made. What tools have done
+    /// for a model is done, so the history shows it.
+    pub(crate) fn drop_undone(&mut self) {
+        self.effects.retain(|effect| matches!(effect, Effect::Round { .. }));
         self.said = 0;
+    }
+
+    /// The place that the next round of tool calls will have in the conversation. It is the
+    /// same when a turn that was not committed is made again.
+    pub(crate) fn next_place(&self) -> u64 {
+        let saved = self.ledger.as_ref().map_or(0, |ledger| ledger.doc().next_message);
+        let rounds = self.effects.iter().filter(|effect| matches!(effect, Effect::Round { .. }));
+        saved + self.unsaved.len() as u64 + 2 * rounds.count() as u64
     }
 
     /// A message for a request, before it has a place in the conversation.

@@ -294,14 +294,10 @@ where
                 Ok(Generated { transition: Some(transition), .. }) => return Ok(Some(transition)),
                 Ok(Generated { text, transition: None }) => step.on_response(&text, cx).await?,
                 Err(Failed::Step(error)) => return Err(error),
-                Err(Failed::Model(error)) => {
-                    // What the model had said so far is not said.
-                    cx.scope.effects.clear();
-                    match step.on_model_error(&error, cx).await? {
-                        Some(next) => Some(next),
-                        None => return Err(Error::from(error).into()),
-                    }
-                }
+                Err(Failed::Model(error)) => match step.on_model_error(&error, cx).await? {
+                    Some(next) => Some(next),
+                    None => return Err(Error::from(error).into()),
+                },
             },
         };
         Ok(next.is_none().then_some(Transition::Stay))
@@ -422,8 +418,7 @@ pub(crate) async fn dispatch<F: FlowMeta>(
     match gate {
         Gate::Pass => Ok(step.leave()),
         Gate::Hold(reason) => {
-            // What was to be done with the transition is not done.
-            cx.scope.unsay();
+            cx.scope.drop_undone();
             cx.feedback(reason);
             Ok(Transition::Stay)
         }

@@ -1,19 +1,19 @@
 //! Lets a model speak for a reply step: the tool loop.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::cx::Scope;
+use super::round::{Round, Toolbox, keep};
 use super::speaker::ask;
-use super::{Check, Effect, FlowMeta, Gate, Prompt, Reply, Step, StepCx, ToolFuture, ToolHost};
+use super::{
+    Check, Effect, Exposure, FlowMeta, Gate, Prompt, Reply, Step, StepCx, ToolFuture, ToolHost,
+};
 use crate::error::{Error, StepError, ToolError};
-use crate::event::Event;
-use crate::message::{Message, Part, Role, ToolCallPart, ToolResultPart};
+use crate::message::{Message, Part, Role, ToolCallPart};
 use crate::model::{CallPolicy, ChatRequest, ModelError, Sampling, ToolChoice};
-use crate::panic::catch_panic;
-use crate::telemetry::{ToolSpan, execute_tool};
-use crate::tool::{ToolCx, ToolDefinition, ToolOutput, WayOut};
+use crate::tool::{ToolDefinition, ToolPolicy, WayOut, declared};
 use crate::transition::Transition;
 
 /// How often a step may refuse an answer before its turn fails.
@@ -54,10 +54,11 @@ impl From<ModelError> for Failed {
 
 /// A reply step for which a model speaks, whatever its type: the loop below is compiled once
 /// for each flow, not for each step.
-pub(super) trait Spoken<F: FlowMeta>: Send {
+pub(super) trait Spoken<F: FlowMeta>: Send + Sync {
     fn instructions(&self, cx: &StepCx<'_, F>) -> Prompt;
     fn sampling(&self, cx: &StepCx<'_, F>) -> Sampling;
-    fn own_tools(&self) -> Vec<ToolDefinition>;
+    fn own_tools(&self) -> Arc<[ToolDefinition]>;
+    fn flow_tools(&self) -> Exposure;
     fn offer(&self, tools: Vec<ToolDefinition>, cx: &StepCx<'_, F>) -> Vec<ToolDefinition>;
     fn check(&self, response: &str, cx: &StepCx<'_, F>) -> Check;
     fn call<'a>(
@@ -66,6 +67,18 @@ pub(super) trait Spoken<F: FlowMeta>: Send {
         tool: &'a str,
         arguments: Value,
     ) -> ToolFuture<'a>;
+    fn call_shared<'a>(
+        &'a self,
+        cx: &'a StepCx<'_, F>,
+        tool: &'a str,
+        arguments: Value,
+    ) -> ToolFuture<'a>;
+    fn tool_policy(
+        &self,
+        tool: &ToolDefinition,
+        arguments: &Value,
+        cx: &StepCx<'_, F>,
+    ) -> ToolPolicy;
 }
 
 impl<S> Spoken<<S as Reply>::Flow> for S
@@ -80,8 +93,12 @@ where
         Reply::sampling(self, cx)
     }
 
-    fn own_tools(&self) -> Vec<ToolDefinition> {
-        <S as Step>::tools()
+    fn own_tools(&self) -> Arc<[ToolDefinition]> {
+        declared::<S>(<S as Step>::tools)
+    }
+
+    fn flow_tools(&self) -> Exposure {
+        S::FLOW_TOOLS
     }
 
     fn offer(
@@ -116,6 +133,24 @@ where
             Err(ToolError::Failed { tool: tool.to_owned(), reason, retryable: false })
         })
     }
+
+    fn call_shared<'a>(
+        &'a self,
+        cx: &'a StepCx<'_, <S as Reply>::Flow>,
+        tool: &'a str,
+        arguments: Value,
+    ) -> ToolFuture<'a> {
+        self.call_tool_shared(cx, tool, arguments)
+    }
+
+    fn tool_policy(
+        &self,
+        tool: &ToolDefinition,
+        arguments: &Value,
+        cx: &StepCx<'_, <S as Reply>::Flow>,
+    ) -> ToolPolicy {
+        Reply::tool_policy(self, tool, arguments, cx)
+    }
 }
 
 /// Lets the model answer, calls the tools that it asks for, and goes on until it has answered
@@ -125,26 +160,24 @@ pub(super) async fn generate<F: FlowMeta>(
     cx: &mut StepCx<'_, F>,
 ) -> Result<Generated, Failed> {
     let speaker = cx.scope.speaker.clone().ok_or(ModelError::Missing)?;
-    let own = step.own_tools();
-    let tools = step.offer(own.clone(), cx);
+    let toolbox = open_toolbox(step, cx, speaker.policy.clone());
+    let limit = speaker.policy.tool_rounds;
+    let mut request = ChatRequest::new(cx.scope.history())
+        .tools(toolbox.offered.clone())
+        .sampling(step.sampling(cx));
     let system = step.instructions(cx);
-    let sampling = step.sampling(cx);
-
-    let mut messages = cx.scope.history();
+    if !system.as_str().is_empty() {
+        request = request.system(system.as_str());
+    }
     let mut refused = 0;
     let mut rounds = 0;
     loop {
-        let mut request =
-            ChatRequest::new(messages.clone()).tools(tools.clone()).sampling(sampling.clone());
-        if !system.as_str().is_empty() {
-            request = request.system(system.as_str());
-        }
-        if rounds == speaker.policy.tool_rounds {
+        if rounds == limit {
             // The last round: the model has to answer with what it has.
-            request = request.tool_choice(ToolChoice::None);
+            request.tool_choice = ToolChoice::None;
         }
         let response = ask(cx.scope, &speaker, &request).await?;
-        let (parts, calls) = name_calls(response.parts, &messages);
+        let (parts, calls) = name_calls(response.parts, &request.messages);
         let text = texts(&parts);
         if calls.is_empty() {
             if let Check::Retry(reason) = step.check(&text, cx) {
@@ -156,135 +189,48 @@ pub(super) async fn generate<F: FlowMeta>(
                 }
                 refused += 1;
                 // Neither the refused answer nor the reason becomes part of the history.
-                messages.push(cx.scope.draft(Role::Assistant, parts));
-                messages.push(cx.scope.draft(Role::User, vec![Part::text(reason)]));
+                request.messages.push(cx.scope.draft(Role::Assistant, parts));
+                request.messages.push(cx.scope.draft(Role::User, vec![Part::text(reason)]));
                 continue;
             }
             cx.scope.effects.push(Effect::Answer { parts, text: text.clone() });
             return Ok(Generated { text, transition: None });
         }
-        if rounds == speaker.policy.tool_rounds {
-            return Err(ModelError::ToolRounds { limit: speaker.policy.tool_rounds }.into());
+        if rounds == limit {
+            return Err(ModelError::ToolRounds { limit }.into());
         }
         rounds += 1;
-        messages.push(cx.scope.draft(Role::Assistant, parts.clone()));
-        cx.scope.effects.push(Effect::Answer { parts, text });
 
-        let mut transition = None;
-        let mut results = Vec::new();
-        for call in calls {
-            let result = if transition.is_some() {
-                Err("not called: another tool of this round has moved the conversation".to_owned())
-            } else {
-                let own = own.iter().any(|tool| tool.name == call.name);
-                match run_tool(step, cx, &speaker.policy, &tools, own, &call).await {
-                    Ok(ToolOutput { result, next }) => {
-                        transition = next.map(WayOut::into_transition);
-                        Ok(result)
-                    }
-                    Err(error) => Err(error.to_string()),
-                }
-            };
-            results.push(finish_call(cx.scope, &speaker.policy, call, result));
-        }
-        messages.push(cx.scope.draft(Role::Tool, results.clone()));
-        cx.scope.effects.push(Effect::Record { role: Role::Tool, parts: results });
+        let before = cx.scope.effects.len();
+        let Round { results, transition } = toolbox.run(step, cx, &calls).await;
+        request.messages.push(cx.scope.draft(Role::Assistant, parts.clone()));
+        request.messages.push(cx.scope.draft(Role::Tool, results.clone()));
+        // What tools have said comes behind the results, which belong right behind the calls.
+        cx.scope.effects.insert(before, Effect::Round { answer: parts, text, results });
         if transition.is_some() {
             return Ok(Generated { text: String::new(), transition });
         }
     }
 }
 
-/// Calls one tool of the step or of the flow.
-async fn run_tool<F: FlowMeta>(
-    step: &mut dyn Spoken<F>,
-    cx: &mut StepCx<'_, F>,
-    policy: &CallPolicy,
-    tools: &[ToolDefinition],
-    own: bool,
-    call: &ToolCallPart,
-) -> Result<ToolOutput, ToolError> {
-    let (id, tool) = (call.id.clone(), call.name.clone());
-    let arguments = call.arguments.clone();
-    cx.scope.events.emit(|| Event::ToolCall { id, tool, arguments });
-    if !tools.iter().any(|tool| tool.name == call.name) {
-        let known: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
-        return Err(ToolError::Unknown { tool: call.name.clone(), known: known.join(", ") });
-    }
+/// Finds what the model may call: what the step declares, as its hook has left it.
+fn open_toolbox<F: FlowMeta>(
+    step: &dyn Spoken<F>,
+    cx: &StepCx<'_, F>,
+    policy: CallPolicy,
+) -> Toolbox {
+    let own = step.own_tools();
+    let exposure = step.flow_tools();
+    let shared = cx.scope.tools.iter().filter(|tool| exposure.offers(&tool.name));
+    let mut offered = step.offer(own.iter().chain(shared).cloned().collect(), cx);
+    let mut names = HashSet::new();
+    offered.retain(|tool| names.insert(tool.name.clone()));
     let session = cx.scope.session.clone();
-    let conversation = session.as_str();
-    let span =
-        ToolSpan { tool: &call.name, id: &call.id, arguments: &call.arguments, conversation };
-    let value = |output: &ToolOutput| output.result.clone();
-    execute_tool(span, run_known_tool(step, cx, policy, own, call), value).await
+    Toolbox { own, offered, policy, session }
 }
 
-async fn run_known_tool<F: FlowMeta>(
-    step: &mut dyn Spoken<F>,
-    cx: &mut StepCx<'_, F>,
-    policy: &CallPolicy,
-    own: bool,
-    call: &ToolCallPart,
-) -> Result<ToolOutput, ToolError> {
-    let limit = policy.tool_timeout;
-    let failed = |reason| ToolError::Failed { tool: call.name.clone(), reason, retryable: true };
-    let arguments = call.arguments.clone();
-    let result = if own {
-        let running = step.call(cx, &call.name, arguments);
-        tokio::time::timeout(limit, catch_panic(running)).await
-    } else {
-        let key = format!("{}:{}:{}", cx.scope.session, cx.scope.visit, call.id);
-        let scope = &*cx.scope;
-        let tool_cx = ToolCx::new(scope.session.clone(), &*scope.turn, &*scope.step, key);
-        let running = cx.flow.call_tool(&tool_cx, &call.name, arguments);
-        tokio::time::timeout(limit, catch_panic(running)).await
-    };
-    match result {
-        Ok(Ok(result)) => result,
-        Ok(Err(message)) => Err(failed(format!("it panicked: {message}"))),
-        Err(_) => Err(failed(format!("it did not return within {limit:?}"))),
-    }
-}
-
-/// Tells the result of a call, and makes it what the model is told.
-fn finish_call(
-    scope: &Scope,
-    policy: &CallPolicy,
-    call: ToolCallPart,
-    result: Result<Value, String>,
-) -> Part {
-    let is_error = result.is_err();
-    let (value, content) = match result {
-        Ok(Value::String(text)) => (Value::from(text.clone()), text),
-        Ok(value) => {
-            let content = value.to_string();
-            (value, content)
-        }
-        Err(error) => (Value::from(error.clone()), error),
-    };
-    let (id, tool) = (call.id.clone(), call.name.clone());
-    scope.events.emit(|| Event::ToolResult { id, tool, result: value, failed: is_error });
-    let content = cut_middle(content, policy.tool_result_bytes);
-    Part::ToolResult(ToolResultPart { id: call.id, name: call.name, content, is_error })
-}
-
-/// Leaves the middle out of a text that is too long.
-fn cut_middle(text: String, limit: usize) -> String {
-    if text.len() <= limit {
-        return text;
-    }
-    let mut head = limit / 2;
-    while !text.is_char_boundary(head) {
-        head -= 1;
-    }
-    let mut tail = text.len() - limit / 2;
-    while !text.is_char_boundary(tail) {
-        tail += 1;
-    }
-    format!("{}\n[{} bytes left out]\n{}", &text[..head], tail - head, &text[tail..])
-}
-
-/// Gives every call an id that no other call of the conversation has.
+/// Gives every call an id that no other call of the conversation has. The parts are as the
+/// history keeps them, the calls as the model has made them.
 fn name_calls(parts: Vec<Part>, messages: &[Message]) -> (Vec<Part>, Vec<ToolCallPart>) {
     let mut taken: BTreeSet<String> = messages
         .iter()
@@ -307,8 +253,9 @@ fn name_calls(parts: Vec<Part>, messages: &[Message]) -> (Vec<Part>, Vec<ToolCal
                     n += 1;
                 }
                 call.id = id;
-                calls.push(call.clone());
-                Part::ToolCall(call)
+                let kept = keep(&call);
+                calls.push(call);
+                Part::ToolCall(kept)
             }
             other => other,
         })
@@ -327,14 +274,6 @@ fn texts(parts: &[Part]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_long_result_loses_its_middle_at_character_boundaries() {
-        assert_eq!(cut_middle("short".into(), 5), "short");
-        let cut = cut_middle("ü".repeat(50_000), 100);
-        assert!(cut.starts_with("üü") && cut.ends_with("üü"), "{cut}");
-        assert!(cut.contains("[99900 bytes left out]"), "{cut}");
-    }
 
     #[test]
     fn calls_get_ids_of_their_own() {

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::{FlowOf, StepCx, StepKind, Steps};
 use crate::error::ToolError;
+use crate::tool::signature::unknown;
 use crate::tool::{ToolCx, ToolDefinition, ToolOutput};
 use crate::transition::{Input, Next, Payload, Target, Transition};
 
@@ -147,9 +148,42 @@ pub trait Step:
     /// Whether a way out stays at the step.
     fn is_stay(next: &Self::Next) -> bool;
 
-    /// The tools of the step: those of its `#[tools]` block, or none.
+    /// Which tools of the flow the step offers its model besides its own.
+    const FLOW_TOOLS: Exposure = Exposure::Closed;
+
+    /// The tools of the step: those of its `#[tools]` block, or none. Asked once in the life
+    /// of the program.
     fn tools() -> Vec<ToolDefinition> {
         Vec::new()
+    }
+}
+
+/// Which tools of its flow a reply step offers its model, from the key `flow_tools` of
+/// `#[step(reply, ..)]`. Its own tools it offers always.
+///
+/// Tools that the flow's `define_tools` has taken out are not offered, and
+/// [`Reply::tools`](super::Reply::tools) has the last word.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Exposure {
+    /// None: `flow_tools = closed`.
+    #[default]
+    Closed,
+    /// All: `flow_tools = open`.
+    Open,
+    /// Those with these names: `flow_tools(Charge, FindHotel)`.
+    Named(&'static [&'static str]),
+}
+
+impl Exposure {
+    /// Whether a tool of the flow is offered.
+    pub fn offers(&self, tool: &str) -> bool {
+        match self {
+            Self::Closed => false,
+            Self::Open => true,
+            Self::Named(names) => names.contains(&tool),
+        }
     }
 }
 
@@ -182,6 +216,17 @@ pub trait StepTools: Step<Kind: StepKind<Self>> {
         tool: &'a str,
         arguments: Value,
     ) -> impl Future<Output = Result<ToolOutput, ToolError>> + Send + 'a;
+
+    /// Calls one of the parallel tools by its name, while others of them may run.
+    fn call_shared<'a>(
+        &'a self,
+        cx: &'a StepCx<'_, FlowOf<Self>>,
+        tool: &'a str,
+        arguments: Value,
+    ) -> impl Future<Output = Result<ToolOutput, ToolError>> + Send + 'a {
+        let _ = (cx, arguments);
+        std::future::ready(Err(unknown(tool, &Self::definitions())))
+    }
 }
 
 /// A call of a tool that runs.
@@ -206,6 +251,17 @@ pub trait ToolHost {
     fn call_tool<'a>(
         &'a mut self,
         cx: &'a mut StepCx<'_, Self::Flow>,
+        tool: &'a str,
+        arguments: Value,
+    ) -> ToolFuture<'a> {
+        let _ = (cx, arguments);
+        no_tool(tool)
+    }
+
+    /// Calls a parallel tool of the step by its name, while others of them may run.
+    fn call_tool_shared<'a>(
+        &'a self,
+        cx: &'a StepCx<'_, Self::Flow>,
         tool: &'a str,
         arguments: Value,
     ) -> ToolFuture<'a> {

@@ -28,6 +28,7 @@ mod meta;
 mod registry;
 mod reply;
 pub mod resolve;
+mod round;
 mod slot;
 mod speaker;
 mod structured;
@@ -46,7 +47,8 @@ pub use generate::CHECK_RETRIES;
 
 pub use hooks::{Crossing, Gate};
 pub use meta::{
-    FlowMeta, HasStep, Kind, Prompt, Step, StepTools, ToolFuture, ToolHost, ToolsRegistered, kind,
+    Exposure, FlowMeta, HasStep, Kind, Prompt, Step, StepTools, ToolFuture, ToolHost,
+    ToolsRegistered, kind,
 };
 pub(crate) use registry::{Misfit, read};
 pub use registry::{StepEntry, StepInfo, Steps};

@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::driver::make;
-use super::{DynStep, FlowMeta, Kind, Slot, Step, StepKind};
-use crate::tool::ToolDefinition;
+use super::{DynStep, Exposure, FlowMeta, Kind, Slot, Step, StepKind};
+use crate::tool::{ToolDefinition, declared};
 use crate::transition::Target;
 
 /// What the registry knows about a step.
@@ -30,13 +30,15 @@ pub struct StepInfo {
     pub targets: &'static [Target],
     /// The slots of a collect step.
     pub slots: &'static [Slot],
-    tools: fn() -> Vec<ToolDefinition>,
+    /// Which tools of the flow its model is offered.
+    pub flow_tools: Exposure,
+    tools: fn() -> Arc<[ToolDefinition]>,
     schema: fn() -> Schema,
 }
 
 impl StepInfo {
     /// The tools of the step.
-    pub fn tools(&self) -> Vec<ToolDefinition> {
+    pub fn tools(&self) -> Arc<[ToolDefinition]> {
         (self.tools)()
     }
 
@@ -111,7 +113,8 @@ impl<F: FlowMeta> StepEntry<F> {
                 model: S::MODEL,
                 targets: S::TARGETS,
                 slots: <S::Kind as StepKind<S>>::slots(),
-                tools: S::tools,
+                flow_tools: S::FLOW_TOOLS,
+                tools: || declared::<S>(S::tools),
                 schema: schema::<S>,
             },
             make: make::<F, S>,

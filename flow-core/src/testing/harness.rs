@@ -109,8 +109,9 @@ impl<F: FlowMeta> StepHarness<F> {
                 Effect::Say { text, .. } | Effect::Answer { text, .. } | Effect::Feedback(text) => {
                     Some(text.as_str())
                 }
+                Effect::Round { text, .. } => Some(text.as_str()).filter(|text| !text.is_empty()),
                 Effect::Ask(question) => Some(question.text.as_str()),
-                Effect::Note(_) | Effect::Record { .. } => None,
+                Effect::Note(_) => None,
             })
             .collect()
     }

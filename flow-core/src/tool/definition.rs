@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::ToolPolicy;
 use crate::error::{StepError, ToolError};
 use crate::id::SessionId;
 use crate::step::Step;
@@ -14,7 +15,7 @@ use crate::transition::Transition;
 /// What a tool returns. Any error becomes a [`StepError`] with `?`.
 pub type ToolResult<T, E = StepError> = Result<T, E>;
 
-/// A tool as a model sees it.
+/// A tool: what a model sees of it, and how a model's calls of it are made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolDefinition {
     /// Its persisted name.
@@ -23,6 +24,41 @@ pub struct ToolDefinition {
     pub description: String,
     /// The JSON Schema (draft 2020-12) of its arguments: an object.
     pub parameters: Value,
+    /// Whether its calls may run at the same time as others, from `#[tool(parallel)]`. A tool
+    /// of a step that was not made for it runs alone whatever this says.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub parallel: bool,
+    /// Whether a call that a model asks for is made; `#[tool(ask)]` asks a person.
+    #[serde(default, skip_serializing_if = "ToolPolicy::is_allow")]
+    pub policy: ToolPolicy,
+}
+
+impl ToolDefinition {
+    /// A tool whose calls run one after another and are allowed. `parameters` is the JSON
+    /// Schema of its arguments: an object.
+    pub fn new(name: impl Into<String>, description: impl Into<String>, parameters: Value) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            parameters,
+            parallel: false,
+            policy: ToolPolicy::Allow,
+        }
+    }
+
+    /// Lets its calls run at the same time as others.
+    #[must_use]
+    pub fn parallel(mut self) -> Self {
+        self.parallel = true;
+        self
+    }
+
+    /// Sets whether a call that a model asks for is made.
+    #[must_use]
+    pub fn policy(mut self, policy: ToolPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
 }
 
 /// What a call of a tool gave.
@@ -146,6 +182,9 @@ impl ToolCx {
     /// A key that is the same when this call is made again after a crash, and different for
     /// every other call of the session. A service that honours it does the work once. A
     /// session that was deleted and made again under its old id uses its keys again.
+    ///
+    /// A model that is asked again may ask for something else, so the key of a call that a
+    /// model has asked for tells its arguments apart too.
     pub fn idempotency_key(&self) -> &str {
         &self.idempotency_key
     }

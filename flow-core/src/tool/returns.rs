@@ -303,6 +303,21 @@ impl Still for Odd {}
 /// Compiles for what is not a way out of a step.
 pub fn still<V: Still>(_: V) {}
 
+/// What a parallel tool of a step may return: a value.
+#[diagnostic::on_unimplemented(
+    message = "a tool that moves the flow cannot be `parallel`",
+    label = "this is a way out of the step",
+    note = "of calls that run at the same time none is first, so none can say where the flow goes: drop `parallel`, or return a value"
+)]
+pub trait Steady {}
+impl Steady for Speaks {}
+impl Steady for Odd {}
+
+/// Compiles for what is not a way out of a step.
+pub fn steady<V: Steady>(value: V) -> V {
+    value
+}
+
 /// A `Result`, whatever its alias is called.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is called a result but is not one",

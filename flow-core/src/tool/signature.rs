@@ -132,11 +132,7 @@ impl Parameters {
             }
             schema
         });
-        ToolDefinition {
-            name: name.to_owned(),
-            description: description.trim().to_owned(),
-            parameters,
-        }
+        ToolDefinition::new(name, description.trim(), parameters)
     }
 }
 

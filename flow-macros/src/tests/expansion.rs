@@ -23,6 +23,7 @@ macro_rules! snapshot {
 
 snapshot!(reply_step: step,
     r#"reply, tools, memory = "talk", id = "explore", alias("Browse"),
+       flow_tools(Charge, tools::FindHotel<D>),
        next(Checkout(Choice), steps::Farewell, stay, end, hand_off, escalate)"#,
     r#"
     /// Finds rooms.
@@ -91,7 +92,13 @@ snapshot!(step_tools: tools, "",
         #[tool(name = "count-rooms")]
         pub fn count(&self, /** Where. */ city: String, _own: Self) -> u8 { 1 }
 
-        #[tool(description = "Told by serde.")]
+        /// Tells the weather.
+        #[tool(parallel)]
+        async fn weather(&self, cx: &StepCx<'_, Hotel<D>>, city: String) -> ToolResult<Weather> {
+            cx.flow.weather(city).await
+        }
+
+        #[tool(description = "Told by serde.", ask)]
         fn told(&self, #[serde(default)] id: u32, row: Row<D>) {}
 
         fn plain(&self) {}

@@ -43,6 +43,14 @@ const STEP: &[&str] = &[
     "reply, alias(",
     "reply, alias(\"a\" \"b\")",
     "reply, tools,, next(end)",
+    "reply, flow_tools",
+    "reply, flow_tools =",
+    "reply, flow_tools = all",
+    "reply, flow_tools(",
+    "reply, flow_tools(Cha",
+    "reply, flow_tools(a::",
+    "reply, flow_tools(A<B",
+    "action, flow_tools = open, next(end)",
     "= 3",
     "::",
     "#[x]",
@@ -111,6 +119,8 @@ const ITEMS: &[&str] = &[
     "impl Explore { #[tool] fn search() {} }",
     "impl Explore { #[tool(name)] fn search(&self) {} }",
     "impl Explore { #[tool(name = )] fn search(&self, a: ) {} }",
+    "impl Explore { /// A.\n #[tool(parallel = )] fn search(&self) {} }",
+    "impl Explore { /// A.\n #[tool(parallel, ask, par)] fn search(&mut self, cx: &mut ) {} }",
     "impl Explore { #[tool(] fn search(&self) { self. } }",
     "impl Explore { /// A.\n #[tool] fn search(&self, a: u8) { self. } fn b(&self) { let }",
     "impl Explore { /// A.\n #[tool] fn search(self: Box<Self>, a: &'static str, b: impl Fn(), (c, d): (u8, u8), mut e: u8, f: fn()) -> impl Fn() {} }",
@@ -172,7 +182,7 @@ fn check(name: &str, attr: &str, item: &str) -> TokenStream {
     let expanded = macro_fn(tokens(attr), tokens(item));
     let back = names(expanded.clone());
     let place = format!("#[{name}({attr})] {item}");
-    if !item.contains("#[tool(name") {
+    if !["#[tool(name", "#[tool(parallel"].iter().any(|keys| item.contains(keys)) {
         for expected in names(tokens(item)) {
             assert!(back.contains(&expected), "`{expected}` of {place} is gone: {expanded}");
         }

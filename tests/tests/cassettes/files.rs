@@ -263,11 +263,8 @@ async fn a_failed_write_leaves_the_calls_before() {
 #[test]
 fn a_request_is_read_back_as_it_was_written() {
     let schema = schemars::json_schema!({ "type": "object", "properties": { "a": {} } });
-    let tool = flow_core::tool::ToolDefinition {
-        name: "search".into(),
-        description: "Searches.".into(),
-        parameters: json!({ "type": "object" }),
-    };
+    let parameters = json!({ "type": "object" });
+    let tool = flow_core::tool::ToolDefinition::new("search", "Searches.", parameters);
     let mut request = ask("hi")
         .tools(vec![tool])
         .tool_choice(flow_core::model::ToolChoice::Tool("search".into()))

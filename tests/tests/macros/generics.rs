@@ -37,7 +37,7 @@ where
 
 impl<D: Db> Flow for Loader<D> {}
 
-#[step(reply, tools, next(Show<D>(Loaded<D>), stay))]
+#[step(reply, tools, flow_tools(LookUp, GiveBack<D>), next(Show<D>(Loaded<D>), stay))]
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(bound = "")]
 #[schemars(bound = "")]
@@ -123,6 +123,13 @@ impl<D: Db, const N: usize> Load<D, N> {
         self.ids.push(id);
         row
     }
+
+    /// Counts rows.
+    #[tool(parallel)]
+    async fn count(&self, cx: &StepCx<'_, Loader<D>>, row: Loaded<D>, id: u32) -> usize {
+        let _ = (cx.flow.db.row(id), row);
+        self.ids.len() * N
+    }
 }
 
 #[tools(flow)]
@@ -144,6 +151,10 @@ impl<D: Db> Loader<D> {
 #[test]
 fn the_metadata_is_that_of_the_instance() {
     assert_eq!(Loader::<Texts>::steps().len(), 2);
+    assert_eq!(
+        Load::<Texts, 3>::FLOW_TOOLS,
+        flow_core::step::Exposure::Named(&["look_up", "give_back"])
+    );
     assert_eq!(Load::<Texts, 3>::TARGETS, [Target::Step("Show".into()), Target::Stay]);
     let _: fn(FlowOf<Load<Texts, 3>>) -> Loader<Texts> = |flow| flow;
 }
@@ -165,6 +176,17 @@ async fn tools_of_a_generic_step_and_flow_work() {
     let output = StepTools::call(&mut step, &mut harness.cx(), "keep", arguments).await.unwrap();
     assert_eq!(output.result, "mine");
     assert_eq!(step.ids, [7, 0]);
+    let cx = harness.cx();
+    let arguments = || json!({ "row": "mine", "id": "1" });
+    let (one, two) = futures_util::join!(
+        StepTools::call_shared(&step, &cx, "count", arguments()),
+        StepTools::call_shared(&step, &cx, "count", arguments()),
+    );
+    assert_eq!((one.unwrap().result, two.unwrap().result), (json!(6), json!(6)));
+    let error = StepTools::call_shared(&step, &cx, "keep", arguments()).await.unwrap_err();
+    assert_eq!(error.code(), "unknown-tool", "it does not share the step");
+    let alone = StepTools::call(&mut step, &mut harness.cx(), "count", arguments()).await;
+    assert_eq!(alone.unwrap().result, 6);
 
     let cx = ToolCx::new(SessionId::new("s").unwrap(), "t", "Load", "key");
     let flow = Loader { db: Texts };

@@ -1,8 +1,11 @@
 //! Reply steps that speak through a model: the tool loop, memory, failures.
 
 mod collect;
+mod errands;
+mod exposure;
 mod loops;
 mod replies;
+mod rounds;
 mod structured;
 
 use std::time::Duration;

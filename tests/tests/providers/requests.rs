@@ -57,15 +57,15 @@ fn conversation() -> ChatRequest {
         say(Role::User, vec![Part::text("And tomorrow?")]),
     ])
     .system("Be brief.")
-    .tools(vec![ToolDefinition {
-        name: "weather".into(),
-        description: "The weather of a city.".into(),
-        parameters: json!({
+    .tools(vec![ToolDefinition::new(
+        "weather",
+        "The weather of a city.",
+        json!({
             "type": "object",
             "properties": { "city": { "type": "string" }, "days": { "type": "integer", "format": "uint8" } },
             "required": ["city"]
         }),
-    }])
+    )])
     .tool_choice(ToolChoice::Tool("weather".into()))
     .sampling(Sampling::default().temperature(0.25).top_p(0.5).max_output_tokens(300).seed(7))
     .stop(vec!["END".into()])

@@ -120,11 +120,8 @@ fn make_request(
             request = request.output(OutputSchema { name: wanted.name.to_owned(), schema });
         }
         Mode::Tool => {
-            let tool = ToolDefinition {
-                name: wanted.name.to_owned(),
-                description: wanted.description.to_owned(),
-                parameters: wanted.schema.clone(),
-            };
+            let schema = wanted.schema.clone();
+            let tool = ToolDefinition::new(wanted.name, wanted.description, schema);
             request = request.tools(vec![tool]).tool_choice(ToolChoice::Tool(wanted.name.into()));
         }
         Mode::Prompt => {

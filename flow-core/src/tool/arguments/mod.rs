@@ -77,7 +77,7 @@ pub fn read<T: DeserializeOwned>(
 }
 
 /// Gives arguments back that are not nested too deep to be read.
-pub(super) fn refuse_deep(tool: &str, arguments: Value) -> Result<Value, ToolError> {
+pub(crate) fn refuse_deep(tool: &str, arguments: Value) -> Result<Value, ToolError> {
     if is_deeper_than(&arguments, MAX_DEPTH) {
         drop_flat(arguments);
         return Err(too_deep(tool));
