@@ -266,8 +266,10 @@ pub fn flow(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// | `one_of("card", "cash")` | one of these words, whatever their case |
 /// | `pattern("#(\\d+)")` | what the one capture of a regular expression matches |
 ///
-/// The last four say how the slot is read without a model; a slot has at most one of them. A
-/// slot is persisted, and known to the model, under the name that serde gives the field.
+/// The last four say how the slot is read without a model; a slot has at most one of them. They
+/// bind a model too, which reads what they do not find. A slot is persisted, and known to the
+/// model, under the name that serde gives the field; the model is also told its doc comment and
+/// what the JSON Schema of the step says about it.
 ///
 /// # Errors
 ///

@@ -35,6 +35,8 @@ pub enum Rendered {
 pub enum Source {
     /// A resolver read it from the user's words.
     Deterministic,
+    /// A language model read it from the user's words.
+    Model,
 }
 
 /// One thing that happened in a turn.

@@ -182,9 +182,21 @@ pub async fn complete(
     request: &ChatRequest,
     policy: &CallPolicy,
 ) -> Result<ChatResponse, ModelError> {
-    let call = ChatCall { model: name, request, conversation: None, stream: false };
+    complete_in(None, Callee { model, name, policy, deadline: None }, request).await
+}
+
+/// Calls a model as [`complete`] does, in the conversation of a session.
+///
+/// # Errors
+/// As [`complete`], and [`ModelError::Deadline`].
+pub(crate) async fn complete_in(
+    conversation: Option<&str>,
+    Callee { model, name, policy, deadline }: Callee<'_>,
+    request: &ChatRequest,
+) -> Result<ChatResponse, ModelError> {
+    let call = ChatCall { model: name, request, conversation, stream: false };
     let limit = Some(policy.attempt_timeout);
-    chat(call, retry(name, policy, limit, None, || model.complete(request))).await
+    chat(call, retry(name, policy, limit, deadline, || model.complete(request))).await
 }
 
 /// A model that is called, and how.

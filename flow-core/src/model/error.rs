@@ -12,7 +12,7 @@ pub enum ModelError {
     /// The step has no model.
     #[error(
         "there is no model to speak; name one in `#[flow(model = \"provider::name\")]` or in `config_model`, \
-         or override `response` to author the reply"
+         or author the answer in code: override `response` of a reply step, `verdict` of a decide step"
     )]
     Missing,
     /// No such provider or model is known.
@@ -116,6 +116,21 @@ pub enum ModelError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The model gave a value that does not have the form that it was asked for, also after it
+    /// was told what is wrong.
+    #[error(
+        "`{model}` gave no valid `{form}`: at `{path}`: {reason}; ask for less at once, or select another model"
+    )]
+    InvalidOutput {
+        /// The model.
+        model: String,
+        /// What it was asked for.
+        form: String,
+        /// The place in the value that does not fit, `.` for the whole.
+        path: String,
+        /// What is wrong there.
+        reason: String,
+    },
     /// The model went on calling tools.
     #[error(
         "the model called tools in {limit} rounds without an answer; raise `CallPolicy::tool_rounds`"
@@ -150,13 +165,14 @@ impl ModelError {
             Self::Deadline { .. } => "model-deadline",
             Self::Refused { .. } => "model-refused",
             Self::Malformed { .. } => "model-malformed",
+            Self::InvalidOutput { .. } => "model-output",
             Self::ToolRounds { .. } => "tool-rounds",
             Self::Cassette(error) => error.code(),
         }
     }
 
     /// Whether the same call may succeed when it is made again: too many requests, a failing
-    /// server, a broken connection, a time-out, an answer that cannot be read. After a
+    /// server, a broken connection, a time-out, an answer that cannot be read or does not fit. After a
     /// [`Deadline`](Self::Deadline) it may in another turn, not in this one.
     pub fn retryable(&self) -> bool {
         match self {
@@ -164,7 +180,8 @@ impl ModelError {
             Self::Connection { .. }
             | Self::Timeout { .. }
             | Self::Deadline { .. }
-            | Self::Malformed { .. } => true,
+            | Self::Malformed { .. }
+            | Self::InvalidOutput { .. } => true,
             _ => false,
         }
     }

@@ -36,7 +36,7 @@ pub mod scripted;
 mod selection;
 
 pub use call::{CallPolicy, complete};
-pub(crate) use call::{Callee, Deadline, speak};
+pub(crate) use call::{Callee, Deadline, complete_in, speak};
 pub use catalog::ModelCatalog;
 pub use config::ModelConfig;
 pub use error::ModelError;

@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use futures_util::{StreamExt as _, stream};
 use serde_json::Value;
 
-use super::{ChatModel, ChatRequest, ChatResponse, ModelError, ModelEvent, ModelStream};
+use super::{
+    Capabilities, ChatModel, ChatRequest, ChatResponse, ModelError, ModelEvent, ModelStream,
+};
 use crate::message::{Part, ToolCallPart};
 
 /// A model that gives the answers of a script, one for each request, and keeps the requests.
@@ -35,6 +37,7 @@ struct Script {
     /// What the next answer that is added gets.
     delay: Duration,
     calls: u64,
+    capabilities: Capabilities,
 }
 
 #[derive(Debug)]
@@ -105,6 +108,13 @@ impl ScriptedModel {
         self
     }
 
+    /// Says what the model can do. By default it calls tools and keeps to no schema.
+    #[must_use]
+    pub fn capabilities(self, capabilities: Capabilities) -> Self {
+        self.lock().capabilities = capabilities;
+        self
+    }
+
     /// The requests so far.
     pub fn requests(&self) -> Vec<ChatRequest> {
         self.lock().requests.clone()
@@ -151,6 +161,10 @@ impl ScriptedModel {
 
 #[async_trait]
 impl ChatModel for ScriptedModel {
+    fn capabilities(&self) -> Capabilities {
+        self.lock().capabilities
+    }
+
     async fn complete(&self, request: &ChatRequest) -> Result<ChatResponse, ModelError> {
         self.next(request).await.result
     }

@@ -2,12 +2,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use schemars::JsonSchema;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{AskFlow, FlowMeta, Models, Speaker};
+use super::structured::{self, Shape};
+use super::{AskFlow, FlowMeta, Models, Prompt, Speaker, registry};
 use crate::effect::Journal;
-use crate::error::Result;
+use crate::error::{Result, StepError};
 use crate::event::{Event, EventSink, Rendered};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
@@ -207,6 +210,61 @@ impl<'a, F: FlowMeta> StepCx<'a, F> {
     /// The notes that earlier steps of this turn have left.
     pub fn notes(&self) -> &[String] {
         &self.scope.notes
+    }
+
+    /// Asks the step's model for a value, e.g. what a message is about.
+    ///
+    /// The model is shown the prompt as its system prompt, the conversation in the step's
+    /// memory and what the user said in this turn, consumed or not. The value's JSON Schema
+    /// comes from its type; so does its validation. A model that keeps to schemas by itself is
+    /// given the schema as the form of its answer, any other calls a tool whose arguments are
+    /// the value, and one without tools is asked for a block of JSON. A type that is no plain
+    /// object, such as a number or an enum, may be asked for as it is.
+    ///
+    /// An answer that does not fit is shown to the model once more with what is wrong. The
+    /// answers are neither told to the user nor kept in the history; their tokens are counted.
+    /// The value is not journaled: a step that runs again after a crash asks again.
+    ///
+    /// ```
+    /// # use flow_core::prelude::*;
+    /// # #[flow(id = "f", steps(Sort))] #[derive(Clone)] struct Desk;
+    /// # impl Flow for Desk {}
+    /// # #[step(action, next(end))]
+    /// # #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    /// # struct Sort;
+    /// /// What the user wants.
+    /// #[derive(Deserialize, JsonSchema)]
+    /// struct Wish {
+    ///     /// In one word.
+    ///     topic: String,
+    ///     urgent: bool,
+    /// }
+    ///
+    /// # impl Action for Sort {
+    /// #     type Flow = Desk;
+    /// async fn run(&mut self, cx: &mut ActionCx<'_, Desk>) -> Result<SortNext> {
+    ///     let wish: Wish = cx.extract("Say what the user's last message is about.").await?;
+    ///     Ok(SortNext::End(if wish.urgent { wish.topic } else { "later".into() }))
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Why there is no value: `no-model`, `model-output` with the place that does not fit,
+    /// `model-refused`, or what the call of the model failed with.
+    pub async fn extract<T>(&mut self, prompt: impl Into<Prompt>) -> Result<T>
+    where
+        T: DeserializeOwned + JsonSchema + Send + 'static,
+    {
+        let prompt = prompt.into();
+        let shape = Shape::of::<T>()?;
+        let mut value = None;
+        let mut read = |json| {
+            value = Some(registry::read::<T>(json)?);
+            Ok(())
+        };
+        structured::extract(self.scope, prompt.into_text(), &shape, &mut read).await?;
+        value.ok_or_else(|| StepError::new("the model gave no value"))
     }
 
     /// Tells listeners something at once. Not persisted, told again when the step runs again,

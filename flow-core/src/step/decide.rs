@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::hooks::step_hooks;
-use super::{Crossing, FlowMeta, Gate, Step, StepCx, kind};
+use super::{Crossing, FlowMeta, Gate, Prompt, Step, StepCx, kind};
 use crate::error::Result;
 
 /// A step that branches on structured data.
@@ -14,6 +14,41 @@ use crate::error::Result;
 /// it can be tested apart.
 ///
 /// A question of yes or no that the user answers is a [`Confirm`](super::Confirm).
+///
+/// By default the step's model, or the flow's, makes the verdict, as
+/// [`StepCx::extract`] asks it for one: its type is the form of the answer. A step that
+/// overrides [`verdict`](Self::verdict) is pure code and asks no model.
+///
+/// ```
+/// use flow_core::prelude::*;
+/// # #[flow(id = "f", model = "openai::gpt-5.1-mini", steps(Triage))] #[derive(Clone)] struct Desk;
+/// # impl Flow for Desk {}
+/// /// Says how urgent the user's last message is.
+/// #[step(decide, next(end, escalate))]
+/// #[derive(Default, Serialize, Deserialize, JsonSchema)]
+/// struct Triage;
+///
+/// #[derive(Serialize, Deserialize, JsonSchema)]
+/// enum Urgency {
+///     /// Somebody is in danger.
+///     Emergency,
+///     Routine,
+/// }
+///
+/// impl Decide for Triage {
+///     type Flow = Desk;
+///     type Verdict = Urgency;
+///
+///     async fn decide(&mut self, urgency: Urgency, _: &mut StepCx<'_, Desk>) -> Result<TriageNext> {
+///         Ok(match urgency {
+///             Urgency::Emergency => TriageNext::Escalate("an emergency".into()),
+///             Urgency::Routine => TriageNext::End("routine".into()),
+///         })
+///     }
+/// }
+/// ```
+///
+/// In code:
 ///
 /// ```
 /// use flow_core::prelude::*;
@@ -48,12 +83,22 @@ pub trait Decide: Step<Kind = kind::Decide> {
     /// What is decided on.
     type Verdict: Serialize + DeserializeOwned + JsonSchema + Send + 'static;
 
-    /// Makes the verdict in code. The user's message of this turn is in
-    /// [`StepCx::last_message`] and is not consumed.
+    /// What the model is to decide: its system prompt. By default the doc comment of the step.
+    fn instructions(&self, cx: &StepCx<'_, Self::Flow>) -> Prompt {
+        let _ = cx;
+        Self::DOC.into()
+    }
+
+    /// Makes the verdict. The user's message of this turn is in [`StepCx::last_message`] and is
+    /// not consumed. By default the model makes it, from [`instructions`](Self::instructions),
+    /// the conversation in the step's memory and that message.
     fn verdict(
         &mut self,
         cx: &mut StepCx<'_, Self::Flow>,
-    ) -> impl Future<Output = Result<Self::Verdict>> + Send;
+    ) -> impl Future<Output = Result<Self::Verdict>> + Send {
+        let prompt = self.instructions(cx);
+        cx.extract(prompt)
+    }
 
     /// Says where the verdict leads.
     fn decide(

@@ -350,7 +350,7 @@ impl<S: Collect> StepKind<S> for kind::Collect {
         next: &mut Option<S::Next>,
     ) -> Result<Option<Transition>> {
         let mut asking = match cx.take_message() {
-            Some(message) => fill(step, &message, cx),
+            Some(message) => fill(step, &message, cx).await?,
             None => Vec::new(),
         };
         asking = ask_also(asking, missing(step));

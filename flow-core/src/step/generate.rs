@@ -10,7 +10,7 @@ use super::speaker::ask;
 use super::{
     Check, Effect, Exposure, FlowMeta, Gate, Prompt, Reply, Step, StepCx, ToolFuture, ToolHost,
 };
-use crate::error::{StepError, ToolError};
+use crate::error::{Error, StepError, ToolError};
 use crate::message::{Message, Part, Role, ToolCallPart};
 use crate::model::{CallPolicy, ChatRequest, ModelError, Sampling, ToolChoice};
 use crate::tool::{ToolDefinition, ToolPolicy, WayOut, declared};
@@ -38,6 +38,21 @@ pub(super) struct Progress {
 pub(super) enum Failed {
     Model(ModelError),
     Step(StepError),
+}
+
+impl From<Failed> for StepError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Model(error) => Error::from(error).into(),
+            Failed::Step(error) => error,
+        }
+    }
+}
+
+impl From<StepError> for Failed {
+    fn from(error: StepError) -> Self {
+        Self::Step(error)
+    }
 }
 
 impl From<ModelError> for Failed {

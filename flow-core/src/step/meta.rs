@@ -290,7 +290,7 @@ pub trait ToolHost {
 )]
 pub trait ToolsRegistered {}
 
-/// The instructions of a reply step for the model: its system prompt.
+/// The instructions of a step for its model: the system prompt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prompt(String);
 
@@ -298,6 +298,10 @@ impl Prompt {
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    pub(crate) fn into_text(self) -> String {
+        self.0
     }
 }
 

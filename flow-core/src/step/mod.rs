@@ -32,6 +32,7 @@ pub mod resolve;
 mod round;
 mod slot;
 mod speaker;
+mod structured;
 
 pub(crate) use crate::event::EventSink;
 pub use action::Action;

@@ -1,6 +1,7 @@
 use std::sync::OnceLock;
 
 use regex::Regex;
+use regex_syntax::hir::{Hir, HirKind};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,7 +26,8 @@ pub struct Slot {
     pub resolver: Option<Resolver>,
 }
 
-/// How a slot is read from a message, without a model.
+/// How a slot is read from a message, without a model. A value that a model reads from a
+/// message has to be one that this could have given.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Resolver {
@@ -47,12 +49,13 @@ pub enum Resolver {
 pub struct Pattern {
     text: &'static str,
     compiled: OnceLock<Result<Regex, String>>,
+    captured: OnceLock<Option<Regex>>,
 }
 
 impl Pattern {
     /// Takes the text of a regular expression.
     pub const fn new(text: &'static str) -> Self {
-        Self { text, compiled: OnceLock::new() }
+        Self { text, compiled: OnceLock::new(), captured: OnceLock::new() }
     }
 
     /// The text.
@@ -76,6 +79,25 @@ impl Pattern {
             }
         });
         compiled.as_ref().map_err(String::as_str)
+    }
+
+    /// Whether a text, by itself, is what the capture takes.
+    pub(crate) fn takes(&self, text: &str) -> bool {
+        let captured = self.captured.get_or_init(|| {
+            let whole = regex_syntax::parse(self.text).ok()?;
+            Regex::new(&format!(r"\A(?:{})\z", capture(&whole)?)).ok()
+        });
+        captured.as_ref().is_some_and(|regex| regex.is_match(text))
+    }
+}
+
+/// The first capture of a regular expression.
+fn capture(regex: &Hir) -> Option<&Hir> {
+    match regex.kind() {
+        HirKind::Capture(capture) => Some(&capture.sub),
+        HirKind::Repetition(repeated) => capture(&repeated.sub),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => parts.iter().find_map(capture),
+        _ => None,
     }
 }
 
@@ -239,6 +261,18 @@ mod tests {
     fn a_text_that_fits_stays_a_text() {
         assert_eq!(set::<Option<String>>(json!("0017")), Ok(Some(json!("0017"))));
         assert_eq!(set::<Option<Value>>(json!("17")), Ok(Some(json!("17"))));
+    }
+
+    #[test]
+    fn a_pattern_knows_what_its_capture_takes() {
+        let order = Pattern::new(r"(?i)order\s+#([a-z]{2}\d+)\b");
+        for (text, takes) in
+            [("AB17", true), ("ab1", true), ("17", false), ("#AB17", false), ("AB17 ", false)]
+        {
+            assert_eq!(order.takes(text), takes, "{text}");
+        }
+        assert!(Pattern::new("a(b|cd)+").takes("cd"));
+        assert!(!Pattern::new("(").takes("("));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::cx::Scope;
 use crate::event::Event;
 use crate::model::{
     CallPolicy, Callee, ChatModel, ChatRequest, ChatResponse, Deadline, FinishReason, ModelCatalog,
-    ModelConfig, ModelError, ModelEvent, Sampling, speak,
+    ModelConfig, ModelError, ModelEvent, Sampling, complete_in, speak,
 };
 use crate::telemetry::{ChatCall, chat};
 
@@ -53,6 +53,11 @@ pub(crate) struct Speaker {
 }
 
 impl Speaker {
+    fn callee(&self) -> Callee<'_> {
+        let Self { model, name, policy, .. } = self;
+        Callee { model: &**model, name, policy, deadline: self.deadline }
+    }
+
     fn check(&self, sampling: &Sampling) -> Result<(), ModelError> {
         sampling.check(&self.name)?;
         self.model.check_sampling(sampling)
@@ -94,17 +99,38 @@ pub(super) async fn ask(
         let step = step.clone();
         events.emit(|| Event::TextStart { step });
     };
-    let Speaker { model, name, policy, .. } = speaker;
-    let callee = Callee { model: &**model, name, policy, deadline: speaker.deadline };
     let conversation = Some(scope.session.as_str());
-    let call = ChatCall { model: name, request, conversation, stream: true };
-    let speech = speak(callee, request, &events, &begin, &observe);
+    let call = ChatCall { model: &speaker.name, request, conversation, stream: true };
+    let speech = speak(speaker.callee(), request, &events, &begin, &observe);
     let response = chat(call, speech).await?;
     scope.events.emit(|| Event::TextEnd { step: step.clone(), finish: response.finish });
+    settle(scope, speaker, response)
+}
+
+/// Calls the model without a word to listeners but what it cost: for values, not for words.
+pub(super) async fn ask_silently(
+    scope: &mut Scope,
+    speaker: &Speaker,
+    request: &ChatRequest,
+) -> Result<ChatResponse, ModelError> {
+    let request = &*speaker.prepare(request)?;
+    scope.events.ready().await;
+    let conversation = Some(scope.session.as_str());
+    let response = complete_in(conversation, speaker.callee(), request).await?;
+    settle(scope, speaker, response)
+}
+
+/// Counts the tokens of an answer, and refuses one that says nothing.
+fn settle(
+    scope: &mut Scope,
+    speaker: &Speaker,
+    response: ChatResponse,
+) -> Result<ChatResponse, ModelError> {
+    let model = || speaker.name.to_string();
     let usage = response.usage;
     scope.usage += usage;
-    scope.events.emit(|| Event::Usage { step: step.clone(), model: name.to_string(), usage });
-    let model = || name.to_string();
+    let step = scope.step.clone();
+    scope.events.emit(|| Event::Usage { step, model: model(), usage });
     if response.finish == FinishReason::Refusal {
         return Err(ModelError::Refused { model: model(), reason: response.text() });
     }

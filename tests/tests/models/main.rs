@@ -1,5 +1,6 @@
 //! Reply steps that speak through a model: the tool loop, memory, failures.
 
+mod collect;
 mod deadlines;
 mod errands;
 mod exposure;
@@ -8,12 +9,13 @@ mod parameters;
 mod recoveries;
 mod replies;
 mod rounds;
+mod structured;
 
 use std::time::Duration;
 
 use flow_core::event::Event;
 use flow_core::model::scripted::ScriptedModel;
-use flow_core::model::{CallPolicy, ModelCatalog, ModelError, Sampling};
+use flow_core::model::{CallPolicy, ChatRequest, ModelCatalog, ModelError, Sampling};
 use flow_core::prelude::*;
 use flow_core::store::memory::MemoryStore;
 use flow_core::tool::ToolDefinition;
@@ -196,4 +198,18 @@ fn session() -> SessionId {
 fn quick() -> Hotel {
     let policy = CallPolicy::default().tool_timeout(Duration::from_secs(5)).tool_rounds(2);
     Hotel { policy, recover: false }
+}
+
+/// A request as a snapshot shows it.
+fn shown(request: &ChatRequest) -> Value {
+    let messages: Vec<_> =
+        request.messages.iter().map(|m| json!({ "role": m.role, "parts": m.parts })).collect();
+    let output = request.output.as_ref();
+    json!({
+        "system": request.system,
+        "messages": messages,
+        "tools": request.tools,
+        "tool_choice": request.tool_choice,
+        "output": output.map(|output| json!({ "name": output.name, "schema": output.schema })),
+    })
 }

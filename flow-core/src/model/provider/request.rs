@@ -40,6 +40,12 @@ pub(super) fn to_genai(
             ToolChoice::Auto => None,
             ToolChoice::None => Some(GenaiChoice::None),
             ToolChoice::Required => Some(GenaiChoice::Required),
+            // llama.cpp drops a choice by name. Of one tool, to require any is the same.
+            ToolChoice::Tool(_)
+                if target.service.name == "openai-compatible" && request.tools.len() == 1 =>
+            {
+                Some(GenaiChoice::Required)
+            }
             ToolChoice::Tool(name) => Some(GenaiChoice::tool(name)),
         };
     }
