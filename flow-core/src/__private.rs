@@ -7,6 +7,7 @@ use std::pin::Pin;
 use crate::transition::Transition;
 
 pub use crate::error::ToolError;
+pub use crate::memory::ContextStrategy;
 pub use crate::step::{
     Action, Collect, Decide, FlowMeta, FlowOf, Form, HasStep, Pattern, Reply, Resolver, Slot,
     SlotField, Step, StepCx, StepKind, StepTools, Steps, ToolFuture, ToolHost, ToolsRegistered,

@@ -54,6 +54,7 @@
 //! | [`step`](mod@step) | the four kinds of steps and their contexts |
 //! | [`transition`] | what moves a flow |
 //! | [`tool`](mod@tool) | tools, their arguments and the repair of those |
+//! | [`memory`] | what models are shown of a conversation: windows, summaries, context strategies |
 //! | [`session`] | the session document and its migrations |
 //! | [`model`] | models, providers, how they are called |
 //! | [`store`] | where documents live |
@@ -77,6 +78,7 @@ pub mod flow;
 pub mod id;
 pub mod json;
 mod ledger;
+pub mod memory;
 pub mod message;
 pub mod model;
 pub mod outcome;

@@ -28,6 +28,7 @@
 //! derives, which take most of the time that compiling a tool costs.
 
 mod attributes;
+mod context;
 mod errors;
 mod flow;
 mod generics;
@@ -193,6 +194,7 @@ pub fn flow(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// | `input = Type` | the payload that the step is entered with | `()` |
 /// | `tools` | registers the step's `#[tools]` block | no tools |
 /// | `memory = ".."` | the namespace of the step's conversation | the flow's main one |
+/// | `context = ..` | what the step sees of that conversation from before it was entered: `append` for all of it, `reset` for the latest message of the user, `reset_with_summary` for that and a summary, `last(6)` for the latest 6 messages | `append` |
 /// | `model = "provider::name"` | the model that speaks for a reply step | the flow's |
 /// | `id = ".."` | the persisted name; it outlives a rename of the struct | the struct's name |
 /// | `alias("Old", ..)` | persisted names from before a rename | none |

@@ -8,6 +8,7 @@ use syn::spanned::Spanned;
 use syn::{ItemStruct, LitStr, Path, PathArguments, Token, Type};
 
 use crate::attributes::{self, Docs};
+use crate::context::Context;
 use crate::errors::{Errors, nearest, unknown_key};
 use crate::generics;
 use crate::paths::{Krate, at, local};
@@ -15,9 +16,9 @@ use crate::slot;
 
 const KINDS: [&str; 4] = ["reply", "collect", "action", "decide"];
 const WORDS: [&str; 4] = ["stay", "end", "hand_off", "escalate"];
-const KEYS: [&str; 12] = [
-    "reply", "collect", "action", "decide", "next", "input", "tools", "memory", "model", "id",
-    "alias", "crate",
+const KEYS: [&str; 13] = [
+    "reply", "collect", "action", "decide", "next", "input", "tools", "memory", "context", "model",
+    "id", "alias", "crate",
 ];
 
 /// What `#[step(..)]` says.
@@ -28,6 +29,7 @@ struct Args {
     input: Option<Type>,
     tools: Option<Ident>,
     memory: Option<LitStr>,
+    context: Option<Context>,
     model: Option<LitStr>,
     id: Option<LitStr>,
     aliases: Vec<LitStr>,
@@ -114,6 +116,7 @@ impl Args {
                     args.tools = Some(key.clone());
                 }
                 "memory" => args.memory = Some(attributes::text(key, input)?),
+                "context" => args.context = Some(Context::parse(key, input)?),
                 "model" => args.model = Some(attributes::text(key, input)?),
                 "id" => args.id = Some(attributes::text(key, input)?),
                 "alias" => {
@@ -255,6 +258,10 @@ impl Args {
                     ::core::option::Option::Some(#memory);
             }
         });
+        let context = self.context.as_ref().map(|context| {
+            let strategy = context.strategy();
+            quote!(const CONTEXT: #private::ContextStrategy = #private::ContextStrategy::#strategy;)
+        });
         let targets = ways.iter().map(|way| way.target(&flow, private));
         let targets = is_checked.then(|| quote!(#(#targets),*));
         let body = if is_checked {
@@ -332,6 +339,7 @@ impl Args {
                 const NAME: &'static ::core::primitive::str = #name;
                 #aliases
                 #memory
+                #context
                 #model
                 const DOC: &'static ::core::primitive::str = #docs;
                 fn transition(next: #next) -> #private::Way { #body }

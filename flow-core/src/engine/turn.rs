@@ -23,6 +23,7 @@ use crate::model::{ModelSelection, TokenUsage};
 use crate::outcome::Outcome;
 use crate::panic::catch_panic;
 use crate::session::{Delta, ErrorRecord, MAIN_MEMORY, SessionDoc, Waiting};
+use crate::step::recall::Recall;
 use crate::step::{EventSink, Scope, Speaker};
 use crate::store::{Grant, OpenRequest, Opened};
 
@@ -184,6 +185,7 @@ struct Prepared<F: Flow> {
     flow: F,
     steps: Steps<F>,
     speakers: Vec<Option<Speaker>>,
+    recall: Recall,
     digest: Arc<str>,
     context: Map<String, Value>,
     turn: Arc<str>,
@@ -229,6 +231,23 @@ fn find_speakers<F: Flow>(
     steps.iter().map(|entry| of_step(entry.info())).collect()
 }
 
+/// Reads the memory policy of a flow, and finds the model that it names for summaries.
+fn find_recall<F: Flow>(core: &Core, flow: &F) -> Result<Recall, TurnError> {
+    let policy = flow.config_memory();
+    let selection = policy.summary.as_ref().and_then(|summary| summary.model.as_ref());
+    let find = |selection: &ModelSelection| {
+        let model = core.models.find(selection).map_err(|error| TurnError::Model {
+            flow: F::ID.to_owned(),
+            place: "the summaries (`config_memory`)".to_owned(),
+            error: Box::new(error),
+        })?;
+        let name = selection.to_string().into();
+        Ok(Speaker { model, name, policy: flow.config_call_policy() })
+    };
+    let summarizer = selection.map(find).transpose()?;
+    Ok(Recall { policy, summarizer, ..Recall::default() })
+}
+
 /// Makes the flow ready for the turn, before its session is known.
 async fn prepare<F: Flow>(
     core: &Core,
@@ -259,8 +278,9 @@ async fn prepare<F: Flow>(
         (steps, digest)
     };
     let speakers = find_speakers(core, &flow, &steps)?;
+    let recall = find_recall(core, &flow)?;
     let closing = Arc::default();
-    Ok(Prepared { slot, flow, steps, speakers, digest, context, turn, request, closing })
+    Ok(Prepared { slot, flow, steps, speakers, recall, digest, context, turn, request, closing })
 }
 
 /// The turn from the opened document to the last commit.
@@ -271,7 +291,7 @@ async fn work<F: Flow>(
     grant: &Grant,
     events: &EventSink,
 ) -> Result<TurnOutcome, Error> {
-    let Prepared { slot, flow, steps, speakers, digest, context, turn, request, closing } =
+    let Prepared { slot, flow, steps, speakers, recall, digest, context, turn, request, closing } =
         prepared;
     let session = request.session.clone();
     let now = core.clock.now();
@@ -373,6 +393,7 @@ async fn work<F: Flow>(
         tools,
         speaker: None,
         namespace: MAIN_MEMORY,
+        recall,
         unsaved: Vec::new(),
         usage: TokenUsage::default(),
         events: events.clone(),

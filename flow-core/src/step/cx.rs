@@ -7,11 +7,13 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tracing::Instrument as _;
 
+use super::recall::Recall;
 use super::{FlowMeta, Speaker};
 use crate::error::{Error, Result, ToolError};
 use crate::event::{Event, Rendered};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
+use crate::memory::{self, Marks, View};
 use crate::message::{Message, Part, Role};
 use crate::model::TokenUsage;
 use crate::session::Question;
@@ -68,6 +70,8 @@ pub(crate) struct Scope {
     pub(crate) speaker: Option<Speaker>,
     /// The memory namespace of the step.
     pub(crate) namespace: &'static str,
+    /// What the memory of the steps is made of beside messages.
+    pub(crate) recall: Recall,
     /// What was said since the last commit, with the memory namespace.
     pub(crate) unsaved: Vec<(&'static str, Message)>,
     /// What models have cost since the last commit.
@@ -79,13 +83,25 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// The conversation as the step's memory holds it, oldest message first.
+    /// The conversation in the step's memory as a model is shown it: in an order that every
+    /// provider takes, the summary first if there is one.
     pub(crate) fn history(&self) -> Vec<Message> {
+        memory::shown(&self.remembered(), &self.recall.policy, self.now)
+    }
+
+    /// The conversation in the step's memory as it is, committed or not.
+    pub(crate) fn remembered(&self) -> View<'_> {
         let doc = self.ledger.as_ref().map(Ledger::doc);
         let saved = doc.and_then(|doc| doc.memory.get(self.namespace));
+        let marks = match self.recall.marks.get(self.namespace) {
+            Some(marks) => marks.clone(),
+            None => saved.map(Marks::from).unwrap_or_default(),
+        };
+        let next = doc.map_or(0, |doc| doc.next_message) + self.unsaved.len() as u64;
         let saved = saved.map_or(&[][..], |memory| &memory.messages);
         let unsaved = self.unsaved.iter().filter(|(namespace, _)| *namespace == self.namespace);
-        saved.iter().chain(unsaved.map(|(_, message)| message)).cloned().collect()
+        let messages = saved.iter().chain(unsaved.map(|(_, message)| message)).collect();
+        View { messages, marks, next }
     }
 
     /// A message for a request, before it has a place in the conversation.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::cx::Scope;
+use super::recall;
 use super::speaker::ask;
 use super::{Check, Effect, FlowMeta, Gate, Prompt, Reply, Step, StepCx, ToolFuture, ToolHost};
 use crate::error::{StepError, ToolError};
@@ -114,6 +115,7 @@ pub(super) async fn generate<F: FlowMeta>(
     let system = step.instructions(cx);
     let sampling = step.sampling(cx);
 
+    recall::refresh(cx.scope).await;
     let mut messages = cx.scope.history();
     let mut refused = 0;
     let mut rounds = 0;
@@ -128,7 +130,9 @@ pub(super) async fn generate<F: FlowMeta>(
             request = request.tool_choice(ToolChoice::None);
         }
         let response = ask(cx.scope, &speaker, &request).await?;
-        let (parts, calls) = name_calls(response.parts, &messages);
+        let known = cx.scope.remembered();
+        let (parts, calls) =
+            name_calls(response.parts, known.messages.into_iter().chain(&messages));
         let text = texts(&parts);
         if calls.is_empty() {
             if let Check::Retry(reason) = step.check(&text, cx) {
@@ -254,9 +258,12 @@ fn cut_middle(text: String, limit: usize) -> String {
 }
 
 /// Gives every call an id that no other call of the conversation has.
-fn name_calls(parts: Vec<Part>, messages: &[Message]) -> (Vec<Part>, Vec<ToolCallPart>) {
+fn name_calls<'a>(
+    parts: Vec<Part>,
+    messages: impl IntoIterator<Item = &'a Message>,
+) -> (Vec<Part>, Vec<ToolCallPart>) {
     let mut taken: BTreeSet<String> = messages
-        .iter()
+        .into_iter()
         .flat_map(|message| &message.parts)
         .filter_map(|part| match part {
             Part::ToolCall(call) => Some(call.id.clone()),

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::{FlowOf, StepCx, StepKind, Steps};
 use crate::error::ToolError;
+use crate::memory::ContextStrategy;
 use crate::tool::{ToolCx, ToolDefinition, ToolOutput};
 use crate::transition::{Input, Next, Payload, Target, Transition};
 
@@ -130,6 +131,9 @@ pub trait Step:
 
     /// The memory namespace; nothing for the flow's main one.
     const MEMORY: Option<&'static str> = None;
+
+    /// What the step sees of the conversation from before it was entered.
+    const CONTEXT: ContextStrategy = ContextStrategy::Append;
 
     /// The model that speaks for the step, as `provider::name`; nothing for the flow's.
     const MODEL: Option<&'static str> = None;

@@ -22,6 +22,7 @@ mod extract;
 mod generate;
 mod hooks;
 mod meta;
+pub(crate) mod recall;
 mod registry;
 mod reply;
 pub mod resolve;

@@ -11,6 +11,7 @@ use crate::flow::FlowMeta;
 use crate::id::SessionId;
 use crate::model::TokenUsage;
 use crate::session::MAIN_MEMORY;
+use crate::step::recall::Recall;
 use crate::step::{ActionCx, Effect, EventSink, Scope, StepCx};
 use crate::time::{Clock, Timestamp};
 
@@ -64,6 +65,7 @@ impl<F: FlowMeta> StepHarness<F> {
             tools: F::tools(),
             speaker: None,
             namespace: MAIN_MEMORY,
+            recall: Recall::default(),
             unsaved: Vec::new(),
             usage: TokenUsage::default(),
             events: EventSink(Some(sender)),

@@ -1,6 +1,7 @@
 //! Reply steps that speak through a model: the tool loop, memory, failures.
 
 mod loops;
+mod memory;
 mod replies;
 
 use std::time::Duration;
