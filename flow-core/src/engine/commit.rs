@@ -227,14 +227,16 @@ fn make_entries(
         return Vec::new();
     }
     let count = messages.len().div_ceil(2 * batch.max(1)).max(1);
-    let most = messages.len().div_ceil(count);
     let mut messages = messages.into_iter();
-    let entry = |seq| ArchiveEntry {
-        seq,
-        messages: messages.by_ref().take(most).collect(),
-        path: std::mem::take(&mut path),
+    let entry = |place| {
+        let share = messages.len().div_ceil(count - place);
+        ArchiveEntry {
+            seq: seq + place as u64,
+            messages: messages.by_ref().take(share).collect(),
+            path: std::mem::take(&mut path),
+        }
     };
-    (seq..seq + count as u64).map(entry).collect()
+    (0..count).map(entry).collect()
 }
 
 /// How many items move out: nothing until a whole batch is beyond the window.

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
     model = "test::main"
 )]
 #[derive(Clone, Default)]
-pub struct Salon {
+struct Salon {
     memory: MemoryPolicy,
 }
 
@@ -43,7 +43,7 @@ impl Flow for Salon {
 
 #[step(reply, tools, memory = "talk", next(Chat, Fresh, Brief, Tail, Shared, Side, stay))]
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
-pub struct Chat;
+struct Chat;
 
 impl Reply for Chat {
     type Flow = Salon;
@@ -77,10 +77,10 @@ impl Chat {
 }
 
 macro_rules! listener {
-    ($(#[$attribute:meta])* $name:ident) => {
+    ($(#[$attribute:meta])* $name:ident { $($also:item)* }) => {
         $(#[$attribute])*
         #[derive(Default, Serialize, Deserialize, JsonSchema)]
-        pub struct $name;
+        struct $name;
 
         impl Reply for $name {
             type Flow = Salon;
@@ -88,30 +88,28 @@ macro_rules! listener {
             fn instructions(&self, _: &StepCx<'_, Salon>) -> Prompt {
                 concat!("You are ", stringify!($name), ".").into()
             }
+
+            $($also)*
         }
     };
 }
 
-listener!(
-    #[step(reply, memory = "talk", context = reset, next(stay))]
-    Fresh
-);
-listener!(
-    #[step(reply, memory = "talk", context = reset_with_summary, next(stay))]
-    Brief
-);
-listener!(
-    #[step(reply, memory = "talk", context = last(3), next(stay))]
-    Tail
-);
-listener!(
-    #[step(reply, memory = "talk", next(stay))]
-    Shared
-);
-listener!(
-    #[step(reply, memory = "side", next(stay))]
-    Side
-);
+listener! {
+    #[step(reply, memory = "talk", context = reset, next(Fresh, stay))]
+    Fresh {
+        async fn on_response(
+            &mut self,
+            response: &str,
+            _: &mut StepCx<'_, Salon>,
+        ) -> Result<Option<FreshNext>> {
+            Ok((response == "AGAIN").then_some(FreshNext::Fresh))
+        }
+    }
+}
+listener! { #[step(reply, memory = "talk", context = reset_with_summary, next(stay))] Brief {} }
+listener! { #[step(reply, memory = "talk", context = last(3), next(stay))] Tail {} }
+listener! { #[step(reply, memory = "talk", next(stay))] Shared {} }
+listener! { #[step(reply, memory = "side", next(stay))] Side {} }
 
 struct Room {
     engine: Engine,

@@ -56,9 +56,9 @@ async fn reset_with_summary_keeps_a_summary_too() {
 
 #[tokio::test]
 async fn reset_with_summary_folds_an_earlier_summary_in() {
-    let room = Room::new(summaries(3, 1));
+    let room = Room::new(summaries(5, 1));
     let _ = room.summary.clone().text("They greet.").text("They greet and want a room.");
-    room.say_all(&["hello", "a room"]).await;
+    room.say_all(&["hello", "good day", "a room"]).await;
     room.go("brief", "room 7 then").await;
     let requests = room.summary.requests();
     let asked = requests.last().unwrap().messages[0].to_text();
@@ -69,10 +69,10 @@ async fn reset_with_summary_folds_an_earlier_summary_in() {
 
 #[tokio::test]
 async fn reset_with_summary_begins_anew_without_one_when_it_fails() {
-    for (summary, code) in [("", "model-malformed"), ("-", "model-malformed")] {
+    for answers in [1, 0] {
         let room = talked().await;
-        // The script is empty, or its answer is.
-        if summary == "-" {
+        // The answer is empty, or there is none.
+        for _ in 0..answers {
             let _ = room.summary.clone().text("");
         }
         let _ = room.main.clone().tool_call("go", json!({ "to": "brief" })).text("SEVEN");
@@ -80,7 +80,7 @@ async fn reset_with_summary_begins_anew_without_one_when_it_fails() {
         let event = serde_json::to_value(&events).unwrap();
         assert_eq!(
             json!([event[0]["type"], event[0]["step"], event[0]["code"], event[0]["reset"]]),
-            json!(["memory-summary-failed", "Brief", code, true])
+            json!(["memory-summary-failed", "Brief", "model-malformed", true])
         );
         assert_eq!(room.asked(), "[system] You are Brief.\n[user] room 7 then");
         let doc = room.doc().await;
@@ -104,16 +104,34 @@ async fn a_strategy_is_committed_with_the_crossing() {
 
         let room = room.restart(summaries(100, 1));
         room.say("still there?").await;
-        assert_eq!(room.asked(), format!("{}\n     + still there?", until_result(&shown)), "{to}");
+        let joined = if shown.contains("[tool]") { "\n[user] " } else { "\n     + " };
+        assert_eq!(room.asked(), format!("{shown}{joined}still there?"), "{to}");
         let doc = room.doc().await;
         assert_eq!(doc.memory["talk"].start, entered.memory["talk"].start);
         assert_eq!(room.summary.requests().len(), 0);
     }
 }
 
-/// What was said after a tool was called stands behind its result, on a line of its own.
-fn until_result(shown: &str) -> &str {
-    shown
+#[tokio::test]
+async fn a_summary_that_has_failed_is_not_tried_again_on_entering_in_the_same_turn() {
+    let room = Room::new(summaries(5, 1));
+    room.say_all(&["one", "two"]).await;
+    let _ = room.main.clone().tool_call("go", json!({ "to": "brief" })).text("THREE");
+    let events = serde_json::to_value(room.events("three").await).unwrap();
+    assert_eq!(json!([events[0]["reset"], events[1]["reset"]]), json!([false, true]));
+    assert_eq!(room.summary.requests().len(), 1);
+    assert_eq!(room.asked(), "[system] You are Brief.\n[user] three");
+}
+
+#[tokio::test]
+async fn a_strategy_is_applied_each_time_the_step_is_entered() {
+    let room = talked().await;
+    let _ = room.main.clone().tool_call("go", json!({ "to": "fresh" })).text("AGAIN").text("DONE");
+    let outcome = room.turn("once more").await.unwrap();
+    assert_eq!(outcome.replies, ["AGAIN", "DONE"]);
+    assert_eq!(room.asked(), "[system] You are Fresh.\n[user] once more");
+    let start = room.doc().await.memory["talk"].start.clone().unwrap();
+    assert_eq!((start.seq, start.kept), (10, Some(6)));
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use flow_core::model::{ChatResponse, FinishReason, ModelError, TokenUsage};
+use flow_core::model::{ChatModel, ChatResponse, FinishReason, ModelError, TokenUsage};
 use flow_core::store::sqlite::SqliteStore;
 
 use super::*;
@@ -61,18 +61,15 @@ async fn each_summary_takes_in_the_one_before() {
 
 #[tokio::test]
 async fn a_summary_that_fails_is_told_and_nothing_is_lost() {
-    let refusal = ChatResponse::new(vec![Part::text("No.")]).finish(FinishReason::Refusal);
-    let call = |script: ScriptedModel| script.tool_call("look", json!({}));
-    for (code, script) in [
-        ("model-status", ScriptedModel::new().error(broken())),
-        ("model-malformed", ScriptedModel::new().text(" \n")),
-        ("model-malformed", call(ScriptedModel::new())),
-        ("model-refused", ScriptedModel::new().response(refusal)),
+    let text = |text: &str| ChatResponse::new(vec![Part::text(text)]);
+    for (code, answer) in [
+        ("model-status", Err(broken())),
+        ("model-malformed", Ok(text(" \n"))),
+        ("model-malformed", Ok(ChatResponse::new(Vec::new()))),
+        ("model-refused", Ok(text("No.").finish(FinishReason::Refusal))),
     ] {
         let room = Room::new(summaries(5, 1));
         room.say_all(&["one", "two"]).await;
-        let answer = script.clone();
-        let answer = flow_core::model::ChatModel::complete(&answer, &ChatRequest::default()).await;
         let _ = match answer {
             Ok(response) => room.summary.clone().response(response),
             Err(error) => room.summary.clone().error(error),
@@ -112,6 +109,30 @@ async fn a_summary_that_hangs_is_given_up_after_one_attempt() {
     room.say("two").await;
     assert_eq!(begin.elapsed(), CallPolicy::default().attempt_timeout);
     assert_eq!(room.summary.requests().len(), 1);
+}
+
+struct Panicking;
+
+#[async_trait::async_trait]
+impl ChatModel for Panicking {
+    async fn complete(&self, _: &ChatRequest) -> Result<ChatResponse, ModelError> {
+        panic!("no memory")
+    }
+}
+
+#[tokio::test]
+async fn a_summary_whose_model_panics_fails_like_any_other() {
+    let main = ScriptedModel::new().text("ONE").text("TWO");
+    let models =
+        ModelCatalog::new().model("test::main", main.clone()).model("test::summary", Panicking);
+    let store = MemoryStore::new();
+    let salon = Salon { memory: summaries(3, 1) };
+    let engine = Engine::builder().store(store).flow(salon).models(models).build().unwrap();
+    for (text, answer) in [("one", "ONE"), ("two", "TWO")] {
+        let turn = engine.turn::<Salon>(TurnRequest::new(session()).message(text));
+        assert_eq!(turn.await.unwrap().replies, [answer]);
+    }
+    assert_eq!(main.requests()[1].messages.len(), 3);
 }
 
 #[tokio::test]
@@ -241,6 +262,7 @@ async fn a_streamed_turn_leaves_the_same_document_as_a_plain_one() {
         let doc = serde_json::to_string(&transcript.doc).unwrap();
         docs.push((doc, transcript.archive, room.main.requests(), room.summary.requests()));
     }
-    assert!(docs[0].0.contains("summary 7"), "{}", docs[0].0);
+    assert!(docs[0].0.contains(r#""summary":{"text":"summary 11""#), "{}", docs[0].0);
+    assert!(docs[0].1.len() > 2, "{:?}", docs[0].1);
     assert_eq!(docs[0], docs[1]);
 }

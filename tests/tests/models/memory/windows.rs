@@ -15,12 +15,12 @@ async fn a_thousand_messages_leave_a_small_document_and_none_is_lost() {
         assert!(kept < policy.window + policy.batch, "turn {turn}: {kept}");
         sizes.push(serde_json::to_vec(&doc).unwrap().len());
     }
-    // The first 40 messages are there in turn 19; of each 40, 11 stay: the window of 10, and
-    // one that cannot be parted from it is none here.
+    // The first summary is made of 41 messages, since a turn adds two, and leaves 10; each of
+    // the others is made when there are 40 again.
     let summarised = room.summary.requests().len();
     assert_eq!(summarised, 1 + (999 - 41) / 30);
     let longest = room.main.requests().iter().map(|request| request.messages.len()).max();
-    assert_eq!(longest, Some(40), "one less than the threshold, and the summary");
+    assert_eq!(longest, Some(39), "one less than the threshold");
     let (early, late) = (sizes[100..200].iter().max(), sizes[400..].iter().max());
     assert!(late.unwrap() - early.unwrap() < 200, "{early:?} {late:?}");
 
@@ -43,7 +43,7 @@ async fn the_system_prompt_and_what_only_fills_a_request_are_never_stored() {
     assert_eq!(room.asked(), "[system] You are Side.\n[user] (Please go on.)");
     let transcript = room.transcript().await;
     let stored = serde_json::to_string(&transcript.doc).unwrap();
-    assert!(stored.contains("They greet."), "{stored}");
+    assert!(stored.contains("They greet again."), "{stored}");
     for text in ["You are", "You keep the memory", "(Please go on.)", "(The conversation"] {
         assert!(!stored.contains(text), "{text} in {stored}");
         let said = transcript.messages();
