@@ -23,8 +23,8 @@ pub struct MemoryPolicy {
     /// Default: 64.
     pub shown_messages: usize,
     /// The most tokens of a namespace that a model is shown, as
-    /// [`estimate_tokens`](super::estimate_tokens) counts them. The system prompt, the tools
-    /// and the answer come on top. Default: 32,000, a quarter of what hosted models take.
+    /// [`estimate_tokens`](super::estimate_tokens) counts them. The system prompt, the tools,
+    /// the answer and what tools return on the way to it come on top. Default: 32,000, a quarter of what hosted models take.
     pub shown_tokens: usize,
     /// When the oldest messages are summarised. Default: never, since it costs calls of a
     /// model.

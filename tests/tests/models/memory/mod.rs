@@ -16,7 +16,7 @@ use flow_core::store::memory::MemoryStore;
 use flow_core::store::{SessionStore, Transcript};
 use flow_core::testing::ManualClock;
 use flow_core::time::Timestamp;
-use flow_core::{Engine, TurnOutcome, TurnRequest};
+use flow_core::{Durability, Engine, TurnOutcome, TurnRequest};
 use serde_json::{Value, json};
 
 /// A conversation that can go on in other steps.
@@ -124,6 +124,10 @@ impl Room {
     }
 
     fn on(store: Arc<dyn SessionStore>, memory: MemoryPolicy) -> Self {
+        Self::with(store, memory, Durability::default())
+    }
+
+    fn with(store: Arc<dyn SessionStore>, memory: MemoryPolicy, durability: Durability) -> Self {
         let (main, summary) = (ScriptedModel::new(), ScriptedModel::new());
         let models = ModelCatalog::new()
             .model("test::main", main.clone())
@@ -131,6 +135,7 @@ impl Room {
         let engine = Engine::builder()
             .shared_store(store.clone())
             .flow(Salon { memory })
+            .durability(durability)
             .models(models)
             .clock(ManualClock::at(Timestamp::from_millis(1_800_000_000_000).unwrap()))
             .build()

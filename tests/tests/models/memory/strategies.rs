@@ -124,6 +124,17 @@ async fn a_summary_that_has_failed_is_not_tried_again_on_entering_in_the_same_tu
 }
 
 #[tokio::test]
+async fn a_strategy_counts_before_it_is_committed() {
+    let store = Arc::new(MemoryStore::new());
+    let room = Room::with(store, summaries(100, 1), Durability::Turn);
+    room.say("hello").await;
+    room.go("fresh", "anew").await;
+    assert_eq!(room.asked(), "[system] You are Fresh.\n[user] anew");
+    let doc = room.doc().await;
+    assert_eq!(doc.memory["talk"].start, Some(ContextStart { seq: 5, kept: Some(2) }));
+}
+
+#[tokio::test]
 async fn a_strategy_is_applied_each_time_the_step_is_entered() {
     let room = talked().await;
     let _ = room.main.clone().tool_call("go", json!({ "to": "fresh" })).text("AGAIN").text("DONE");
