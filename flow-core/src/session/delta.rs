@@ -50,6 +50,12 @@ pub struct MemoryDelta {
     pub start: Option<Option<ContextStart>>,
 }
 
+impl From<Appended<Message>> for MemoryDelta {
+    fn from(messages: Appended<Message>) -> Self {
+        Self { messages, ..Self::default() }
+    }
+}
+
 /// What one commit changes in a document. A part that is not named stays as it is.
 ///
 /// A store may write the parts one by one or the whole document that results; both must
