@@ -35,7 +35,7 @@ pub(super) fn put_in_order(group: &[&Message]) -> Vec<Message> {
         }));
     }
     let told = rest.iter().find(|message| message.role == Role::Tool).unwrap_or(&group[0]);
-    let told = (!results.is_empty()).then(|| Message {
+    let told = (!results.is_empty()).then_some(Message {
         seq: told.seq,
         role: Role::Tool,
         parts: results,
@@ -64,7 +64,7 @@ fn clean(message: &Message) -> Option<Message> {
         }
     }
     let says = parts.iter().any(|part| !matches!(part, Part::Reasoning { .. }));
-    says.then(|| Message { seq: message.seq, role: message.role, parts, at: message.at })
+    says.then_some(Message { seq: message.seq, role: message.role, parts, at: message.at })
 }
 
 /// Adds a message, to the one before it if that has the same role: some providers and most
