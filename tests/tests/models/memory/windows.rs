@@ -53,7 +53,7 @@ async fn the_system_prompt_and_what_only_fills_a_request_are_never_stored() {
 
 #[tokio::test]
 async fn a_window_never_parts_a_call_from_its_result() {
-    let policy = MemoryPolicy::default().window(5).batch(1).shown_messages(4);
+    let policy = MemoryPolicy::default().window(4).batch(1).shown_messages(4);
     let room = Room::new(policy);
     for turn in 0..30 {
         for call in 0..turn % 4 {
@@ -64,7 +64,7 @@ async fn a_window_never_parts_a_call_from_its_result() {
         let kept = &doc.memory["talk"].messages;
         assert_ne!(kept[0].role, Role::Tool, "turn {turn}");
         // One more than the window where a group stands across it.
-        assert!((5.min(2 * turn + 2)..=6).contains(&kept.len()), "turn {turn}: {}", kept.len());
+        assert!((4.min(2 * turn + 2)..=5).contains(&kept.len()), "turn {turn}: {}", kept.len());
     }
     for request in room.main.requests() {
         let shown = show(&request);
