@@ -7,6 +7,8 @@
 
 mod delta;
 mod doc;
+mod effect;
+mod interrupt;
 mod migration;
 mod raw;
 #[cfg(feature = "testing")]
@@ -14,10 +16,12 @@ pub(crate) mod schema;
 
 pub use delta::{Appended, Delta, MemoryDelta};
 pub use doc::{
-    ArchiveEntry, ArchiveMark, ArchivedMessage, ContextStart, EdgeCount, EffectRecord, ErrorRecord,
-    FlowRef, Lease, Memory, PathEntry, Question, ReadError, SessionDoc, Status, Summary,
-    TurnRecord, Visit, Waiting,
+    ArchiveEntry, ArchiveMark, ArchivedMessage, ContextStart, EdgeCount, ErrorRecord, FlowRef,
+    Lease, Memory, PathEntry, Question, ReadError, SessionDoc, Status, Summary, TurnRecord, Visit,
+    Waiting,
 };
 pub use doc::{FORMAT, MAIN_MEMORY, PATH_WINDOW, TURN_WINDOW};
+pub use effect::{EffectKind, EffectOutcome, EffectRecord};
+pub use interrupt::{Display, Interrupt, Operation};
 pub use migration::Migrations;
 pub use raw::RawDoc;

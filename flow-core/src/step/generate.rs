@@ -13,6 +13,7 @@ use crate::event::Event;
 use crate::message::{Message, Part, Role, ToolCallPart, ToolResultPart};
 use crate::model::{CallPolicy, ChatRequest, ModelError, Sampling, ToolChoice};
 use crate::panic::catch_panic;
+use crate::telemetry::{ToolSpan, execute_tool};
 use crate::tool::{ToolCx, ToolDefinition, ToolOutput, WayOut};
 use crate::transition::Transition;
 
@@ -130,9 +131,9 @@ pub(super) async fn generate<F: FlowMeta>(
             request = request.tool_choice(ToolChoice::None);
         }
         let response = ask(cx.scope, &speaker, &request).await?;
-        let known = cx.scope.remembered();
-        let (parts, calls) =
-            name_calls(response.parts, known.messages.into_iter().chain(&messages));
+        let (parts, calls) = cx.scope.look_back(|view| {
+            name_calls(response.parts, view.messages.iter().copied().chain(&messages))
+        });
         let text = texts(&parts);
         if calls.is_empty() {
             if let Check::Retry(reason) = step.check(&text, cx) {
@@ -199,6 +200,21 @@ async fn run_tool<F: FlowMeta>(
         let known: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         return Err(ToolError::Unknown { tool: call.name.clone(), known: known.join(", ") });
     }
+    let session = cx.scope.session.clone();
+    let conversation = session.as_str();
+    let span =
+        ToolSpan { tool: &call.name, id: &call.id, arguments: &call.arguments, conversation };
+    let value = |output: &ToolOutput| output.result.clone();
+    execute_tool(span, run_known_tool(step, cx, policy, own, call), value).await
+}
+
+async fn run_known_tool<F: FlowMeta>(
+    step: &mut dyn Spoken<F>,
+    cx: &mut StepCx<'_, F>,
+    policy: &CallPolicy,
+    own: bool,
+    call: &ToolCallPart,
+) -> Result<ToolOutput, ToolError> {
     let limit = policy.tool_timeout;
     let failed = |reason| ToolError::Failed { tool: call.name.clone(), reason, retryable: true };
     let arguments = call.arguments.clone();

@@ -29,7 +29,7 @@ pub(super) async fn refresh(scope: &mut Scope) {
     if scope.recall.failed.contains_key(scope.namespace) {
         return;
     }
-    let due = fold_due(&scope.remembered(), &scope.recall.policy, scope.now);
+    let due = scope.look_back(|view| fold_due(view, &scope.recall.policy, scope.now));
     let Some(fold) = due else { return };
     match summarize(scope, &fold).await {
         Ok(text) => tell_summary(scope, fold, text),
@@ -39,20 +39,19 @@ pub(super) async fn refresh(scope: &mut Scope) {
 
 /// Decides what the step that is entered sees of the time before.
 pub(crate) async fn enter(scope: &mut Scope, strategy: ContextStrategy) {
-    let view = scope.remembered();
     let marks = match strategy {
         ContextStrategy::Append => None,
-        ContextStrategy::Reset => reset(&view),
-        ContextStrategy::Last(count) => keep_last(&view, count),
+        ContextStrategy::Reset => scope.look_back(reset),
+        ContextStrategy::Last(count) => scope.look_back(|view| keep_last(view, count)),
         ContextStrategy::ResetWithSummary => {
-            let fold = reset_with_summary(&view, &scope.recall.policy, scope.now);
-            let begin_anew = reset(&view);
+            let policy = &scope.recall.policy;
+            let fold = scope.look_back(|view| reset_with_summary(view, policy, scope.now));
             let Some(fold) = fold else { return };
             match summarize(scope, &fold).await {
                 Ok(text) => return tell_summary(scope, fold, text),
                 Err(error) => tell_failure(scope, error, true),
             }
-            begin_anew
+            scope.look_back(reset)
         }
     };
     if let Some(marks) = marks {
