@@ -7,6 +7,7 @@ use std::pin::Pin;
 use crate::transition::Transition;
 
 pub use crate::error::ToolError;
+pub use crate::memory::ContextStrategy;
 pub use crate::model::Sampling;
 pub use crate::step::{
     Action, Collect, Confirm, Decide, Exposure, FlowMeta, FlowOf, Form, HasStep, Pattern, Reply,

@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 
 use crate::error::{Error, SessionError};
 use crate::json::{self, MAX_DEPTH};
-use crate::session::{ArchiveEntry, Delta, SessionDoc};
+use crate::session::{ArchiveEntry, Delta, MemoryDelta, SessionDoc};
 use crate::store::{Commit, Grant, SessionStore};
 
 /// How many of the biggest parts an error names.
@@ -163,14 +163,20 @@ impl Writer {
         for (name, value) in &delta.steps {
             changed.push((format!("steps.{name}"), store.encoded_len(value)));
         }
-        for (namespace, appended) in &delta.memory {
+        for (namespace, change) in &delta.memory {
             let part = format!("memory.{namespace}");
             let before = sizes.get(&part).copied().unwrap_or(0);
-            let pushed: u64 = appended.push.iter().map(|m| size_of(store, m)).sum();
-            let messages = doc.memory.get(namespace).map_or(&[][..], |memory| &memory.messages);
+            let MemoryDelta { messages: appended, summary, start: _ } = change;
+            let memory = doc.memory.get(namespace);
+            let mut pushed: u64 = appended.push.iter().map(|m| size_of(store, m)).sum();
+            let messages = memory.map_or(&[][..], |memory| &memory.messages);
             let total = messages.len() + appended.push.len();
             let dropped = total.saturating_sub(appended.keep).min(messages.len());
-            let freed: u64 = messages[..dropped].iter().map(|m| size_of(store, m)).sum();
+            let mut freed: u64 = messages[..dropped].iter().map(|m| size_of(store, m)).sum();
+            if let Some(summary) = summary {
+                pushed += size_of(store, summary);
+                freed += memory.map_or(0, |memory| size_of(store, &memory.summary));
+            }
             changed.push((part, (before + pushed).saturating_sub(freed)));
         }
         if !delta.turns.push.is_empty() {
@@ -238,7 +244,8 @@ fn measure(store: &dyn SessionStore, doc: &SessionDoc) -> BTreeMap<String, u64> 
         sizes.insert(format!("steps.{name}"), store.encoded_len(fields));
     }
     for (namespace, memory) in &doc.memory {
-        let size = memory.messages.iter().map(|message| size_of(store, message)).sum();
+        let messages: u64 = memory.messages.iter().map(|message| size_of(store, message)).sum();
+        let size = messages + size_of(store, &memory.summary);
         sizes.insert(format!("memory.{namespace}"), size);
     }
     for (part, size) in [

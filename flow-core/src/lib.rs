@@ -55,6 +55,7 @@
 //! | [`transition`] | what moves a flow |
 //! | [`effect`] | what an action does on the outside, once |
 //! | [`tool`](mod@tool) | tools, their arguments and the repair of those |
+//! | [`memory`] | what models are shown of a conversation: windows, summaries, context strategies |
 //! | [`session`] | the session document and its migrations |
 //! | [`model`] | models, providers, how they are called |
 //! | [`store`] | where documents live |
@@ -80,6 +81,7 @@ pub mod flow;
 pub mod id;
 pub mod json;
 mod ledger;
+pub mod memory;
 pub mod message;
 pub mod model;
 pub mod outcome;

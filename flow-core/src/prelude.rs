@@ -1,8 +1,9 @@
 //! What a flow's author needs: `use flow_core::prelude::*;`
 
 pub use crate::error::{Result, StepError};
-pub use crate::flow::{Drive, Flow, FlowMeta, Graph, InitCx, MemoryPolicy, Restore, Steps};
+pub use crate::flow::{Drive, Flow, FlowMeta, Graph, InitCx, Restore, Steps};
 pub use crate::id::SessionId;
+pub use crate::memory::{MemoryPolicy, SummaryPolicy};
 pub use crate::session::{Migrations, Question, SessionDoc};
 pub use crate::step::{
     Action, ActionCx, Check, Collect, Confirm, Crossing, Decide, Form, Gate, Prompt, Recovery,

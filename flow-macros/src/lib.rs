@@ -28,6 +28,7 @@
 //! derives, which take most of the time that compiling a tool costs.
 
 mod attributes;
+mod context;
 mod errors;
 mod exposure;
 mod flow;
@@ -216,6 +217,7 @@ pub fn flow(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// | `tools` | registers the step's `#[tools]` block, which its model is always offered | no tools |
 /// | `flow_tools` | the tools of the flow that the model of a reply step is offered too, see below | `closed` |
 /// | `memory = ".."` | the namespace of the step's conversation | the flow's main one |
+/// | `context = ..` | what the step sees of that conversation from before it was entered: `append` for all of it, `reset` for the latest message of the user, `reset_with_summary` for that and a summary, `last(6)` for the latest 6 messages | `append` |
 /// | `model = "provider::name"` | the model that speaks for a reply step | the flow's |
 /// | `sampling(..)` | the [parameters](macro@flow#parameters-of-a-model) of that model; not for actions | the flow's, if it is the flow's model |
 /// | `id = ".."` | the persisted name; it outlives a rename of the struct | the struct's name |

@@ -8,6 +8,7 @@ use syn::spanned::Spanned;
 use syn::{ItemStruct, LitStr, Path, PathArguments, Token, Type};
 
 use crate::attributes::{self, Docs};
+use crate::context::Context;
 use crate::errors::{Errors, nearest, unknown_key};
 use crate::exposure::Exposure;
 use crate::generics;
@@ -17,7 +18,7 @@ use crate::slot;
 
 const KINDS: [&str; 4] = ["reply", "collect", "action", "decide"];
 const WORDS: [&str; 4] = ["stay", "end", "hand_off", "escalate"];
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "reply",
     "collect",
     "action",
@@ -28,6 +29,7 @@ const KEYS: [&str; 15] = [
     "tools",
     "flow_tools",
     "memory",
+    "context",
     "model",
     "sampling",
     "id",
@@ -45,6 +47,7 @@ struct Args {
     tools: Option<Ident>,
     flow_tools: Option<(Ident, Exposure)>,
     memory: Option<LitStr>,
+    context: Option<Context>,
     model: Option<LitStr>,
     sampling: Option<Sampling>,
     id: Option<LitStr>,
@@ -139,6 +142,7 @@ impl Args {
                     args.flow_tools = Some((key.clone(), Exposure::read(key, input, errors)?));
                 }
                 "memory" => args.memory = Some(attributes::text(key, input)?),
+                "context" => args.context = Some(Context::parse(key, input)?),
                 "model" => args.model = Some(attributes::text(key, input)?),
                 "sampling" => args.sampling = Some(Sampling::parse(key, input, errors)?),
                 "id" => args.id = Some(attributes::text(key, input)?),
@@ -306,6 +310,10 @@ impl Args {
                     ::core::option::Option::Some(#memory);
             }
         });
+        let context = self.context.as_ref().map(|context| {
+            let strategy = context.strategy();
+            quote!(const CONTEXT: #private::ContextStrategy = #private::ContextStrategy::#strategy;)
+        });
         let targets = ways.iter().map(|way| way.target(&flow, private));
         let targets = is_checked.then(|| quote!(#(#targets),*));
         let body = if is_checked {
@@ -395,6 +403,7 @@ impl Args {
                 const NAME: &'static ::core::primitive::str = #name;
                 #aliases
                 #memory
+                #context
                 #model
                 #flow_tools
                 const DOC: &'static ::core::primitive::str = #docs;

@@ -63,7 +63,7 @@ impl Flow for Route {
     }
 
     fn config_memory(&self) -> MemoryPolicy {
-        self.memory
+        self.memory.clone()
     }
 
     fn define_steps(&self, steps: Steps<Self>) -> Steps<Self> {

@@ -7,11 +7,13 @@ use super::run::Run;
 use crate::error::{Error, SessionError};
 use crate::event::Event;
 use crate::flow::Flow;
+use crate::memory::cut_at;
+use crate::message::Message;
 use crate::model::TokenUsage;
 use crate::outcome::Outcome;
 use crate::session::{
-    Appended, ArchiveEntry, ArchiveMark, ArchivedMessage, Delta, EdgeCount, FlowRef, PATH_WINDOW,
-    PathEntry, SessionDoc, Status, TURN_WINDOW, TurnRecord, Visit, Waiting,
+    Appended, ArchiveEntry, ArchiveMark, ArchivedMessage, Delta, EdgeCount, FlowRef, MemoryDelta,
+    PATH_WINDOW, PathEntry, SessionDoc, Status, TURN_WINDOW, TurnRecord, Visit, Waiting,
 };
 use crate::time::Timestamp;
 
@@ -86,12 +88,13 @@ impl<F: Flow> Run<F> {
     async fn commit(
         &mut self,
         delta: Delta,
-        archive: Option<ArchiveEntry>,
+        archive: Vec<ArchiveEntry>,
         release: bool,
     ) -> Result<(), Error> {
-        self.ledger().commit(delta, archive.as_slice(), release).await?;
+        self.ledger().commit(delta, &archive, release).await?;
         self.changes = Changes::default();
         self.scope.unsaved.clear();
+        self.scope.recall.marks.clear();
         self.scope.usage = TokenUsage::default();
         Ok(())
     }
@@ -113,7 +116,7 @@ impl<F: Flow> Run<F> {
             updated_at: Some(self.core.clock.now()),
             ..Delta::default()
         };
-        self.commit(delta, None, false).await
+        self.commit(delta, Vec::new(), false).await
     }
 
     /// Keeps the effects of a run that has failed, so that the turn which is sent again does
@@ -135,7 +138,7 @@ impl<F: Flow> Run<F> {
         &self,
         now: Timestamp,
         ttl: Option<Duration>,
-    ) -> Result<(Delta, Option<ArchiveEntry>), Error> {
+    ) -> Result<(Delta, Vec<ArchiveEntry>), Error> {
         let doc = self.ledger().doc();
         let mut delta = Delta { updated_at: Some(now), ..Delta::default() };
         delta.status = (doc.status != Status::Running).then_some(Status::Running);
@@ -204,27 +207,37 @@ impl<F: Flow> Run<F> {
         Ok((delta, archive))
     }
 
-    /// Appends messages and path entries, and moves what is beyond the windows out.
-    fn append_history(&self, doc: &SessionDoc, delta: &mut Delta) -> Option<ArchiveEntry> {
+    /// Appends messages and path entries, and moves what is beyond the windows out. A tool
+    /// call and its results stay together.
+    fn append_history(&self, doc: &SessionDoc, delta: &mut Delta) -> Vec<ArchiveEntry> {
         let said = &self.scope.unsaved;
         if !said.is_empty() {
             delta.next_message = Some(doc.next_message + said.len() as u64);
         }
         for (namespace, message) in said {
-            delta.memory.entry((*namespace).to_owned()).or_default().push.push(message.clone());
+            let memory = delta.memory.entry((*namespace).to_owned()).or_default();
+            memory.messages.push.push(message.clone());
         }
+        for (namespace, marks) in &self.scope.recall.marks {
+            let was = doc.memory.get(*namespace);
+            let memory = delta.memory.entry((*namespace).to_owned()).or_default();
+            let (summary, start) = was.map_or((&None, &None), |was| (&was.summary, &was.start));
+            memory.summary = (*summary != marks.summary).then(|| marks.summary.clone());
+            memory.start = (*start != marks.start).then(|| marks.start.clone());
+        }
+        let policy = &self.scope.recall.policy;
         let mut archived = Vec::new();
-        for (namespace, appended) in &mut delta.memory {
+        for (namespace, MemoryDelta { messages: appended, .. }) in &mut delta.memory {
             let kept = doc.memory.get(namespace).map_or(&[][..], |memory| &memory.messages);
-            let surplus =
-                surplus(kept.len() + appended.push.len(), self.policy.window, self.policy.batch);
-            if let Some(surplus) = surplus {
-                let leaving = kept.iter().chain(&appended.push).take(surplus).cloned();
-                archived.extend(
-                    leaving
-                        .map(|message| ArchivedMessage { namespace: namespace.clone(), message }),
-                );
-                appended.keep = self.policy.window;
+            let all: Vec<&Message> = kept.iter().chain(&appended.push).collect();
+            let surplus = surplus(all.len(), policy.window, policy.batch);
+            let surplus = surplus.map_or(0, |surplus| cut_at(&all, surplus));
+            if surplus > 0 {
+                archived.extend(all[..surplus].iter().map(|message| ArchivedMessage {
+                    namespace: namespace.clone(),
+                    message: (*message).clone(),
+                }));
+                appended.keep = all.len() - surplus;
             }
         }
         archived.sort_by_key(|archived| archived.message.seq);
@@ -236,13 +249,36 @@ impl<F: Flow> Run<F> {
             path.extend(doc.path.iter().chain(&delta.path.push).take(surplus).cloned());
             delta.path.keep = PATH_WINDOW;
         }
-        if archived.is_empty() && path.is_empty() {
-            return None;
+        let entries = make_entries(doc.archive.next, archived, path, policy.batch);
+        if let Some(last) = entries.last() {
+            delta.archive = Some(ArchiveMark { from: doc.archive.from, next: last.seq + 1 });
         }
-        let seq = doc.archive.next;
-        delta.archive = Some(ArchiveMark { from: doc.archive.from, next: seq + 1 });
-        Some(ArchiveEntry { seq, messages: archived, path })
+        entries
     }
+}
+
+/// Makes one archive entry of what moves out, or several of at most two batches each when a
+/// lower window has let go of more than that.
+fn make_entries(
+    seq: u64,
+    messages: Vec<ArchivedMessage>,
+    mut path: Vec<PathEntry>,
+    batch: usize,
+) -> Vec<ArchiveEntry> {
+    if messages.is_empty() && path.is_empty() {
+        return Vec::new();
+    }
+    let count = messages.len().div_ceil(2 * batch.max(1)).max(1);
+    let mut messages = messages.into_iter();
+    let entry = |place| {
+        let share = messages.len().div_ceil(count - place);
+        ArchiveEntry {
+            seq: seq + place as u64,
+            messages: messages.by_ref().take(share).collect(),
+            path: std::mem::take(&mut path),
+        }
+    };
+    (0..count).map(entry).collect()
 }
 
 /// How many items move out: nothing until a whole batch is beyond the window.

@@ -12,12 +12,13 @@ use super::commit::Changes;
 use super::{Core, Durability, TurnOutcome};
 use crate::error::{EffectError, Error, Result, SessionError, StepError, TurnError};
 use crate::event::{Event, Rendered};
-use crate::flow::{Drive, Flow, MemoryPolicy, Steps};
+use crate::flow::{Drive, Flow, Steps};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
 use crate::message::{Message, Part, Role};
 use crate::outcome::Outcome;
 use crate::session::{Interrupt, MAIN_MEMORY, PathEntry, Question, Waiting};
+use crate::step::recall;
 use crate::step::{
     ActionCx, Arrival, DynStep, Effect, Kind, Ran, Scope, Speaker, StepCx, arrive, dispatch, read,
     run_until_stuck,
@@ -40,7 +41,6 @@ pub(super) struct Run<F: Flow> {
     pub(super) visit: VisitState,
     pub(super) scope: Scope,
     pub(super) changes: Changes,
-    pub(super) policy: MemoryPolicy,
     /// How often each edge was crossed since the user last said something.
     pub(super) edges: Vec<(usize, usize, u32)>,
     /// Nothing while the turn runs.
@@ -86,7 +86,6 @@ impl<F: Flow> Run<F> {
         scope: Scope,
         created: bool,
     ) -> Result<Self, Error> {
-        let policy = flow.config_memory();
         let mut run = Self {
             core,
             flow: Arc::new(flow),
@@ -98,7 +97,6 @@ impl<F: Flow> Run<F> {
             visit: VisitState::default(),
             scope,
             changes: Changes::default(),
-            policy,
             edges: Vec::new(),
             pause: None,
             question: None,
@@ -424,6 +422,8 @@ impl<F: Flow> Run<F> {
                 self.scope.journal.enter(self.visit.number, self.scope.step.clone());
                 self.scope.asked = 0;
                 self.scope.asked_fields.clear();
+                let strategy = self.steps.at(to).info().context;
+                recall::enter(&mut self.scope, strategy).await;
                 if self.core.durability != Durability::Turn {
                     let now = self.core.clock.now();
                     self.commit_crossing(now, self.core.session_ttl).await?;

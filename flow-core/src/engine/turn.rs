@@ -25,6 +25,7 @@ use crate::model::{ModelConfig, ModelError, ModelSelection, Sampling, TokenUsage
 use crate::outcome::Outcome;
 use crate::panic::catch_panic;
 use crate::session::{Delta, ErrorRecord, MAIN_MEMORY, SessionDoc, Status, Waiting};
+use crate::step::recall::Recall;
 use crate::step::{EventSink, Models, Scope, Speaker};
 use crate::store::{Grant, OpenRequest, Opened};
 
@@ -195,6 +196,7 @@ struct Prepared<F: Flow> {
     steps: Steps<F>,
     models: Models,
     speakers: Vec<Option<Speaker>>,
+    recall: Recall,
     digest: Arc<str>,
     context: Map<String, Value>,
     turn: Arc<str>,
@@ -249,6 +251,19 @@ fn find_speakers<F: Flow>(
     steps.iter().map(|entry| of_step(entry.info())).collect()
 }
 
+/// Reads the memory policy of a flow, and finds the model that it names for summaries.
+fn find_recall<F: Flow>(models: &Models, flow: &F) -> Result<Recall, TurnError> {
+    let policy = flow.config_memory();
+    let config = policy.summary.as_ref().and_then(|summary| summary.model.clone());
+    let summarizer = config.map(|config| models.find(config)).transpose();
+    let summarizer = summarizer.map_err(|error| TurnError::Model {
+        flow: F::ID.to_owned(),
+        place: "the summaries (`config_memory`)".to_owned(),
+        error: Box::new(error),
+    })?;
+    Ok(Recall { policy, summarizer, ..Recall::default() })
+}
+
 /// Makes the flow ready for the turn, before its session is known.
 async fn prepare<F: Flow>(
     core: &Core,
@@ -280,8 +295,21 @@ async fn prepare<F: Flow>(
     };
     let models = Models::begin(core.models.clone(), flow.config_call_policy());
     let speakers = find_speakers(&models, &flow, &steps)?;
+    let recall = find_recall(&models, &flow)?;
     let closing = Arc::default();
-    Ok(Prepared { slot, flow, steps, models, speakers, digest, context, turn, request, closing })
+    Ok(Prepared {
+        slot,
+        flow,
+        steps,
+        models,
+        speakers,
+        recall,
+        digest,
+        context,
+        turn,
+        request,
+        closing,
+    })
 }
 
 /// The turn from the opened document to the last commit.
@@ -292,8 +320,19 @@ async fn work<F: Flow>(
     grant: &Grant,
     events: &EventSink,
 ) -> Result<TurnOutcome, Error> {
-    let Prepared { slot, flow, steps, models, speakers, digest, context, turn, request, closing } =
-        prepared;
+    let Prepared {
+        slot,
+        flow,
+        steps,
+        models,
+        speakers,
+        recall,
+        digest,
+        context,
+        turn,
+        request,
+        closing,
+    } = prepared;
     let session = request.session.clone();
     let now = core.clock.now();
     let start = match flow.initial_step() {
@@ -423,6 +462,7 @@ async fn work<F: Flow>(
         models,
         speaker: None,
         namespace: MAIN_MEMORY,
+        recall,
         unsaved: Vec::new(),
         usage: TokenUsage::default(),
         events: events.clone(),

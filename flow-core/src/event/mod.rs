@@ -142,6 +142,32 @@ pub enum Event {
         /// The tokens.
         usage: TokenUsage,
     },
+    /// Messages of a memory namespace were summarised. They stay where they are; from now on
+    /// models are shown the summary in their place.
+    MemorySummary {
+        /// The step for which it was done.
+        step: Arc<str>,
+        /// The namespace.
+        namespace: String,
+        /// How many messages became part of the summary.
+        messages: usize,
+        /// The seq up to which the summary stands for the messages.
+        through: u64,
+    },
+    /// No summary could be made. Nothing is lost, and the turn goes on.
+    MemorySummaryFailed {
+        /// The step for which it was to be done.
+        step: Arc<str>,
+        /// The namespace.
+        namespace: String,
+        /// The stable code of the error.
+        code: String,
+        /// What happened.
+        message: String,
+        /// Whether the step begins without what was said before, since that is what it wanted
+        /// a summary of.
+        reset: bool,
+    },
     /// Something is said to the user.
     Message {
         /// The step that says it.
@@ -281,6 +307,8 @@ impl Event {
             Self::TextDelta { .. } => "text-delta",
             Self::TextEnd { .. } => "text-end",
             Self::Usage { .. } => "usage",
+            Self::MemorySummary { .. } => "memory-summary",
+            Self::MemorySummaryFailed { .. } => "memory-summary-failed",
             Self::Message { .. } => "message",
             Self::Feedback { .. } => "feedback",
             Self::Note { .. } => "note",

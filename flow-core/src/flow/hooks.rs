@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::{FlowMeta, Steps};
 use crate::error::{Error, Result, StepError};
 use crate::id::SessionId;
+use crate::memory::MemoryPolicy;
 use crate::model::{CallPolicy, ModelConfig, ModelError, ModelSelection};
 use crate::session::{Interrupt, Migrations, SessionDoc};
 use crate::step::{ActionCx, Recovery, StepCx};
@@ -40,7 +41,8 @@ pub trait Flow: FlowMeta {
         CallPolicy::default()
     }
 
-    /// How much of the conversation stays in the document.
+    /// How much of the conversation stays in the document, how much of it models are shown,
+    /// and when it is summarised.
     fn config_memory(&self) -> MemoryPolicy {
         MemoryPolicy::default()
     }
@@ -190,39 +192,6 @@ impl InitCx<'_> {
     pub fn set_context(&mut self, key: impl Into<String>, value: impl Serialize) -> Result<()> {
         self.context.insert(key.into(), serde_json::to_value(value)?);
         Ok(())
-    }
-}
-
-/// How much of the conversation stays in the document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct MemoryPolicy {
-    /// How many messages of each namespace stay. Default: 64.
-    pub window: usize,
-    /// How many messages beyond the window make a batch that moves to the archive.
-    /// Default: 32.
-    pub batch: usize,
-}
-
-impl MemoryPolicy {
-    /// Another window.
-    #[must_use]
-    pub fn window(mut self, messages: usize) -> Self {
-        self.window = messages;
-        self
-    }
-
-    /// Another batch; at least 1.
-    #[must_use]
-    pub fn batch(mut self, messages: usize) -> Self {
-        self.batch = messages.max(1);
-        self
-    }
-}
-
-impl Default for MemoryPolicy {
-    fn default() -> Self {
-        Self { window: 64, batch: 32 }
     }
 }
 

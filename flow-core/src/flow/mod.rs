@@ -6,6 +6,7 @@ mod hooks;
 
 pub use digest::digest;
 pub use graph::{Edge, Graph, Node};
-pub use hooks::{Drive, Flow, InitCx, MemoryPolicy, Restore};
+pub use hooks::{Drive, Flow, InitCx, Restore};
 
+pub use crate::memory::MemoryPolicy;
 pub use crate::step::{FlowMeta, HasStep, StepEntry, StepInfo, Steps};

@@ -3,8 +3,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::{
-    ArchiveMark, EdgeCount, EffectRecord, ErrorRecord, FlowRef, Memory, PathEntry, SessionDoc,
-    Status, TurnRecord, Visit, Waiting,
+    ArchiveMark, ContextStart, EdgeCount, EffectRecord, ErrorRecord, FlowRef, PathEntry,
+    SessionDoc, Status, Summary, TurnRecord, Visit, Waiting,
 };
 use crate::message::Message;
 use crate::model::TokenUsage;
@@ -40,7 +40,21 @@ impl<T> Default for Appended<T> {
 }
 
 /// What a commit changes in one memory namespace.
-pub type MemoryDelta = Appended<Message>;
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct MemoryDelta {
+    /// What is appended to and dropped from its messages.
+    pub messages: Appended<Message>,
+    /// The new summary; `Some(None)` for none.
+    pub summary: Option<Option<Summary>>,
+    /// The new start of what models are shown; `Some(None)` for the first message.
+    pub start: Option<Option<ContextStart>>,
+}
+
+impl From<Appended<Message>> for MemoryDelta {
+    fn from(messages: Appended<Message>) -> Self {
+        Self { messages, ..Self::default() }
+    }
+}
 
 /// What one commit changes in a document. A part that is not named stays as it is.
 ///
@@ -62,7 +76,7 @@ pub struct Delta {
     pub state: Option<Value>,
     /// The new fields of the steps that changed.
     pub steps: BTreeMap<String, Value>,
-    /// What is appended to and dropped from each memory namespace.
+    /// What changes in each memory namespace.
     pub memory: BTreeMap<String, MemoryDelta>,
     /// The new context.
     pub context: Option<Map<String, Value>>,
@@ -116,14 +130,11 @@ impl Delta {
         for (name, fields) in &self.steps {
             doc.steps.insert(name.clone(), fields.clone());
         }
-        for (namespace, appended) in &self.memory {
-            if let Some(memory) = doc.memory.get_mut(namespace) {
-                appended.apply(&mut memory.messages);
-            } else {
-                let mut memory = Memory::default();
-                appended.apply(&mut memory.messages);
-                doc.memory.insert(namespace.clone(), memory);
-            }
+        for (namespace, delta) in &self.memory {
+            let memory = doc.memory.entry(namespace.clone()).or_default();
+            delta.messages.apply(&mut memory.messages);
+            set(&mut memory.summary, &delta.summary);
+            set(&mut memory.start, &delta.start);
         }
         set(&mut doc.context, &self.context);
         self.path.apply(&mut doc.path);

@@ -254,6 +254,33 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, 
 pub struct Memory {
     /// The latest messages; older ones are in the archive.
     pub messages: Vec<Message>,
+    /// What models are shown in place of the oldest messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Summary>,
+    /// Where the part that models are shown begins, when a step was entered with another
+    /// context strategy than `append`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<ContextStart>,
+}
+
+/// The oldest messages of a namespace in the words of a model. It takes nothing away: the
+/// messages are in the document or its archive.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The text.
+    pub text: String,
+    /// The seq up to which it stands for the messages, included.
+    pub through: u64,
+}
+
+/// Where the part of a namespace that models are shown begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContextStart {
+    /// The seq of the first message that is shown.
+    pub seq: u64,
+    /// The seq of a message of the user that stands before it and is shown all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<u64>,
 }
 
 /// One step that was entered.

@@ -16,8 +16,9 @@ pub(crate) mod schema;
 
 pub use delta::{Appended, Delta, MemoryDelta};
 pub use doc::{
-    ArchiveEntry, ArchiveMark, ArchivedMessage, EdgeCount, ErrorRecord, FlowRef, Lease, Memory,
-    PathEntry, Question, ReadError, SessionDoc, Status, TurnRecord, Visit, Waiting,
+    ArchiveEntry, ArchiveMark, ArchivedMessage, ContextStart, EdgeCount, ErrorRecord, FlowRef,
+    Lease, Memory, PathEntry, Question, ReadError, SessionDoc, Status, Summary, TurnRecord, Visit,
+    Waiting,
 };
 pub use doc::{FORMAT, MAIN_MEMORY, PATH_WINDOW, TURN_WINDOW};
 pub use effect::{EffectKind, EffectOutcome, EffectRecord};

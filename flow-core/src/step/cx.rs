@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use super::recall::Recall;
 use super::structured::{self, Shape};
 use super::{AskFlow, FlowMeta, Models, Prompt, Speaker, registry};
 use crate::effect::Journal;
@@ -14,6 +15,7 @@ use crate::error::{Result, StepError};
 use crate::event::{Event, EventSink, Rendered};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
+use crate::memory::{self, Marks, View};
 use crate::message::{Message, Part, Role};
 use crate::model::TokenUsage;
 use crate::session::{Interrupt, Question};
@@ -80,6 +82,8 @@ pub(crate) struct Scope {
     pub(crate) speaker: Option<Speaker>,
     /// The memory namespace of the step.
     pub(crate) namespace: &'static str,
+    /// What the memory of the steps is made of beside messages.
+    pub(crate) recall: Recall,
     /// What was said since the last commit, with the memory namespace.
     pub(crate) unsaved: Vec<(&'static str, Message)>,
     /// What models have cost since the last commit.
@@ -92,13 +96,25 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// The conversation as the step's memory holds it, oldest message first.
+    /// The conversation in the step's memory as a model is shown it: in an order that every
+    /// provider takes, the summary first if there is one.
     pub(crate) fn history(&self) -> Vec<Message> {
-        let doc = self.ledger.as_ref().map(Ledger::doc);
+        self.look_back(|view| memory::shown(view, &self.recall.policy, self.now))
+    }
+
+    /// Looks at the conversation in the step's memory as it is, committed or not.
+    pub(crate) fn look_back<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
+        let doc = self.ledger.as_ref().map(|ledger| ledger.doc());
         let saved = doc.as_ref().and_then(|doc| doc.memory.get(self.namespace));
+        let marks = match self.recall.marks.get(self.namespace) {
+            Some(marks) => marks.clone(),
+            None => saved.map(Marks::from).unwrap_or_default(),
+        };
+        let next = doc.as_ref().map_or(0, |doc| doc.next_message) + self.unsaved.len() as u64;
         let saved = saved.map_or(&[][..], |memory| &memory.messages);
         let unsaved = self.unsaved.iter().filter(|(namespace, _)| *namespace == self.namespace);
-        saved.iter().chain(unsaved.map(|(_, message)| message)).cloned().collect()
+        let messages = saved.iter().chain(unsaved.map(|(_, message)| message)).collect();
+        look(&View { messages, marks, next })
     }
 
     /// Drops what was to be done with a transition that is not made. What tools have done

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::recall;
 use super::round::{Round, Toolbox, keep};
 use super::speaker::ask;
 use super::{
@@ -173,7 +174,13 @@ pub(super) async fn generate<F: FlowMeta>(
     let toolbox = open_toolbox(step, cx, speaker.policy.clone());
     let limit = speaker.policy.tool_rounds;
     let Progress { messages, refused, rounds } = progress;
-    let history = messages.take().unwrap_or_else(|| cx.scope.history());
+    let history = match messages.take() {
+        Some(messages) => messages,
+        None => {
+            recall::refresh(cx.scope).await;
+            cx.scope.history()
+        }
+    };
     let mut request =
         ChatRequest::new(history).tools(toolbox.offered.clone()).sampling(step.sampling(cx));
     let system = step.instructions(cx);
@@ -192,7 +199,9 @@ pub(super) async fn generate<F: FlowMeta>(
                 return Err(error.into());
             }
         };
-        let (parts, calls) = name_calls(response.parts, &request.messages);
+        let (parts, calls) = cx.scope.look_back(|view| {
+            name_calls(response.parts, view.messages.iter().copied().chain(&request.messages))
+        });
         let text = texts(&parts);
         if calls.is_empty() {
             if let Check::Retry(reason) = step.check(&text, cx) {
@@ -247,9 +256,12 @@ fn open_toolbox<F: FlowMeta>(
 
 /// Gives every call an id that no other call of the conversation has. The parts are as the
 /// history keeps them, the calls as the model has made them.
-fn name_calls(parts: Vec<Part>, messages: &[Message]) -> (Vec<Part>, Vec<ToolCallPart>) {
+fn name_calls<'a>(
+    parts: Vec<Part>,
+    messages: impl IntoIterator<Item = &'a Message>,
+) -> (Vec<Part>, Vec<ToolCallPart>) {
     let mut taken: BTreeSet<String> = messages
-        .iter()
+        .into_iter()
         .flat_map(|message| &message.parts)
         .filter_map(|part| match part {
             Part::ToolCall(call) => Some(call.id.clone()),

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::{FlowOf, StepCx, StepKind, Steps};
 use crate::error::ToolError;
+use crate::memory::ContextStrategy;
 use crate::model::Sampling;
 use crate::tool::signature::unknown;
 use crate::tool::{ToolCx, ToolDefinition, ToolOutput};
@@ -141,6 +142,9 @@ pub trait Step:
 
     /// The memory namespace; nothing for the flow's main one.
     const MEMORY: Option<&'static str> = None;
+
+    /// What the step sees of the conversation from before it was entered.
+    const CONTEXT: ContextStrategy = ContextStrategy::Append;
 
     /// The model that speaks for the step, as `provider::name`; nothing for the flow's.
     const MODEL: Option<&'static str> = None;

@@ -25,6 +25,7 @@ mod extract;
 mod generate;
 mod hooks;
 mod meta;
+pub(crate) mod recall;
 mod recovery;
 mod registry;
 mod reply;

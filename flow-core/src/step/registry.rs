@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::driver::make;
 use super::{DynStep, Exposure, FlowMeta, Kind, Slot, Step, StepKind};
+use crate::memory::ContextStrategy;
 use crate::model::Sampling;
 use crate::tool::{ToolDefinition, declared};
 use crate::transition::Target;
@@ -25,6 +26,8 @@ pub struct StepInfo {
     pub doc: &'static str,
     /// The memory namespace, unless it is the main one.
     pub memory: Option<&'static str>,
+    /// What the step sees of the conversation from before it was entered.
+    pub context: ContextStrategy,
     /// The model that speaks for the step, unless it is the flow's.
     pub model: Option<&'static str>,
     /// The ways out in source order.
@@ -117,6 +120,7 @@ impl<F: FlowMeta> StepEntry<F> {
                 kind: <S::Kind as StepKind<S>>::KIND,
                 doc: S::DOC,
                 memory: S::MEMORY,
+                context: S::CONTEXT,
                 model: S::MODEL,
                 targets: S::TARGETS,
                 slots: <S::Kind as StepKind<S>>::slots(),

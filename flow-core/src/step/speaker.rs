@@ -53,7 +53,7 @@ pub(crate) struct Speaker {
 }
 
 impl Speaker {
-    fn callee(&self) -> Callee<'_> {
+    pub(super) fn callee(&self) -> Callee<'_> {
         let Self { model, name, policy, .. } = self;
         Callee { model: &**model, name, policy, deadline: self.deadline }
     }
@@ -64,7 +64,10 @@ impl Speaker {
     }
 
     /// The request with the parameters of the flow and of the step under its own.
-    fn prepare<'a>(&self, request: &'a ChatRequest) -> Result<Cow<'a, ChatRequest>, ModelError> {
+    pub(super) fn prepare<'a>(
+        &self,
+        request: &'a ChatRequest,
+    ) -> Result<Cow<'a, ChatRequest>, ModelError> {
         let sampling = request.sampling.over(&self.config.sampling);
         if sampling != self.config.sampling {
             self.check(&sampling)?;

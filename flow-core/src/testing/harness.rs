@@ -11,6 +11,7 @@ use crate::flow::FlowMeta;
 use crate::id::SessionId;
 use crate::model::TokenUsage;
 use crate::session::MAIN_MEMORY;
+use crate::step::recall::Recall;
 use crate::step::{ActionCx, Effect, Models, Scope, StepCx};
 use crate::time::{Clock, SystemClock, Timestamp};
 
@@ -67,6 +68,7 @@ impl<F: FlowMeta> StepHarness<F> {
             models: Models::default(),
             speaker: None,
             namespace: MAIN_MEMORY,
+            recall: Recall::default(),
             unsaved: Vec::new(),
             usage: TokenUsage::default(),
             events: sink,

@@ -60,6 +60,11 @@ snapshot!(generic_step: step,
     "struct Load<D: Db, const N: usize, E> where D: Clone, E: Send, D: Into<E> { rows: [D; N], e: E }"
 );
 
+snapshot!(step_with_context: step,
+    r#"decide, memory = "talk", context = last(6), next(end)"#,
+    "pub struct Choose;"
+);
+
 snapshot!(flow: flow,
     r#"id = "hotel", version = 2, steps(Explore, steps::Checkout), state = Booking,
        model = "openai::gpt-5.1-mini",

@@ -5,6 +5,7 @@ mod deadlines;
 mod errands;
 mod exposure;
 mod loops;
+mod memory;
 mod parameters;
 mod recoveries;
 mod replies;

@@ -19,8 +19,11 @@ async fn a_turn_with_n_commits_costs_n_plus_one_commands() {
         for crossing in 0..3 {
             let delta = Delta {
                 current_step: Some(format!("Step{crossing}")),
-                memory: [("main".to_owned(), Appended { push: vec![message(crossing)], keep: 4 })]
-                    .into(),
+                memory: [(
+                    "main".to_owned(),
+                    Appended { push: vec![message(crossing)], keep: 4 }.into(),
+                )]
+                .into(),
                 ..Delta::default()
             };
             doc = next(&doc, &delta);

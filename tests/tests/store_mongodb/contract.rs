@@ -43,8 +43,8 @@ async fn a_delta_is_stored_as_it_is_applied_in_memory() {
         steps: [("Größe_1".to_owned(), json!({ "x": 1.0 })), ("B-2".to_owned(), json!(null))]
             .into(),
         memory: [
-            ("main".to_owned(), Appended { push: (0..5).map(message).collect(), keep: 3 }),
-            ("other".to_owned(), Appended::default()),
+            ("main".to_owned(), Appended { push: (0..5).map(message).collect(), keep: 3 }.into()),
+            ("other".to_owned(), Appended::default().into()),
         ]
         .into(),
         context: Some([("$k".to_owned(), json!([1, 2]))].into_iter().collect()),
@@ -66,7 +66,7 @@ async fn a_delta_is_stored_as_it_is_applied_in_memory() {
     assert_eq!(stored(&store, &session).await.as_ref(), Some(&second));
 
     let delta = Delta {
-        memory: [("main".to_owned(), Appended { push: vec![message(5)], keep: 2 })].into(),
+        memory: [("main".to_owned(), Appended { push: vec![message(5)], keep: 2 }.into())].into(),
         effects: Some(Default::default()),
         ended: Some(None),
         waiting: Some(None),
@@ -335,7 +335,7 @@ async fn bytes_of_a_commit_do_not_grow_with_the_document() {
         let delta = Delta {
             memory: [(
                 "main".to_owned(),
-                Appended { push: vec![message(10 + n)], keep: usize::MAX },
+                Appended { push: vec![message(10 + n)], keep: usize::MAX }.into(),
             )]
             .into(),
             ..Delta::default()

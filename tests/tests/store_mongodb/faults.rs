@@ -155,7 +155,7 @@ async fn a_commit_survives_one_cut_connection_and_is_made_once() {
     let delta = Delta {
         memory: [(
             "main".to_owned(),
-            flow_core::session::Appended { push: vec![message(0)], keep: usize::MAX },
+            flow_core::session::Appended { push: vec![message(0)], keep: usize::MAX }.into(),
         )]
         .into(),
         ..Delta::default()

@@ -260,8 +260,15 @@ pub(super) fn document(doc: &SessionDoc, lease: impl Into<Bson>) -> Encoded<Docu
         expires_at,
     } = doc;
     let mut namespaces = Document::new();
-    for (namespace, Memory { messages: kept }) in memory {
-        namespaces.insert(key(namespace), doc! { "messages": messages(kept)? });
+    for (namespace, Memory { messages: kept, summary, start }) in memory {
+        let mut encoded = doc! { "messages": messages(kept)? };
+        if let Some(summary) = summary {
+            encoded.insert("summary", part(summary)?);
+        }
+        if let Some(start) = start {
+            encoded.insert("start", part(start)?);
+        }
+        namespaces.insert(key(namespace), encoded);
     }
     let mut document = doc! {
         "_id": id.as_str(),

@@ -9,7 +9,7 @@ use mongodb::bson::{Bson, DateTime, Document, doc};
 
 use super::codec;
 use crate::id::SessionId;
-use crate::session::{Appended, Delta, FORMAT, Lease};
+use crate::session::{Appended, Delta, FORMAT, Lease, MemoryDelta};
 use crate::store::{Commit, Grant, ListQuery, OpenRequest};
 
 /// Longer leases are cut to this, so that their end stays a date.
@@ -232,9 +232,16 @@ fn parts(delta: &Delta) -> Result<Document, serde_json::Error> {
     for (step, fields) in steps {
         set.insert(format!("steps.{}", codec::key(step)), codec::part(fields)?);
     }
-    for (namespace, appended) in memory {
-        let items = codec::messages(&appended.push)?;
-        push.insert(format!("memory.{}.messages", codec::key(namespace)), each(items, appended));
+    for (namespace, MemoryDelta { messages, summary, start }) in memory {
+        let place = format!("memory.{}", codec::key(namespace));
+        let items = codec::messages(&messages.push)?;
+        push.insert(format!("{place}.messages"), each(items, messages));
+        if let Some(summary) = summary {
+            set.insert(format!("{place}.summary"), codec::part(summary)?);
+        }
+        if let Some(start) = start {
+            set.insert(format!("{place}.start"), codec::part(start)?);
+        }
     }
     if let Some(context) = context {
         set.insert("context", codec::part(context)?);

@@ -5,7 +5,8 @@ use super::sample::{message, path_entry, time, turn};
 use super::{FORMAT_1, Subject, odd_values, whole};
 use crate::message::Message;
 use crate::session::{
-    Appended, Delta, EdgeCount, ErrorRecord, FlowRef, Lease, SessionDoc, Status, Visit, Waiting,
+    Appended, ContextStart, Delta, EdgeCount, ErrorRecord, FlowRef, Lease, MemoryDelta, SessionDoc,
+    Status, Summary, Visit, Waiting,
 };
 use crate::store::{Commit, DOCUMENT_BYTES, ListQuery};
 use crate::time::Timestamp;
@@ -136,8 +137,16 @@ fn any_delta(dice: &mut fastrand::Rng, doc: &SessionDoc, round: u64) -> Delta {
     }
     for namespace in ["main", "explore", "ö", "a-b"] {
         if part(dice) {
-            let appended = any_appended(dice, |n| Message { seq: round * 10 + n, ..message(n) });
-            if !appended.push.is_empty() || doc.memory.contains_key(namespace) {
+            let messages = any_appended(dice, |n| Message { seq: round * 10 + n, ..message(n) });
+            let text = format!("$a.b \0 {round}");
+            let summary = Summary { text, through: dice.u64(..) };
+            let start = ContextStart { seq: round, kept: dice.bool().then_some(u64::MAX) };
+            let appended = MemoryDelta {
+                messages,
+                summary: part(dice).then(|| dice.bool().then_some(summary)),
+                start: part(dice).then(|| dice.bool().then_some(start)),
+            };
+            if !appended.messages.push.is_empty() || doc.memory.contains_key(namespace) {
                 delta.memory.insert(namespace.into(), appended);
             }
         }

@@ -7,8 +7,9 @@ use crate::message::{Message, Role};
 use crate::model::TokenUsage;
 use crate::outcome::Outcome;
 use crate::session::{
-    ArchiveMark, EdgeCount, EffectOutcome, EffectRecord, ErrorRecord, FORMAT, FlowRef, Lease,
-    MAIN_MEMORY, Memory, PathEntry, Question, SessionDoc, Status, TurnRecord, Visit, Waiting,
+    ArchiveMark, ContextStart, EdgeCount, EffectOutcome, EffectRecord, ErrorRecord, FORMAT,
+    FlowRef, Lease, MAIN_MEMORY, Memory, PathEntry, Question, SessionDoc, Status, Summary,
+    TurnRecord, Visit, Waiting,
 };
 use crate::time::Timestamp;
 
@@ -71,8 +72,18 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
             ("Größe_1".into(), json!({})),
         ]),
         memory: BTreeMap::from([
-            (MAIN_MEMORY.into(), Memory { messages: vec![message(2), message(3)] }),
-            ("explore".into(), Memory { messages: vec![message(1)] }),
+            (
+                MAIN_MEMORY.into(),
+                Memory { messages: vec![message(2), message(3)], ..Memory::default() },
+            ),
+            (
+                "explore".into(),
+                Memory {
+                    messages: vec![message(1)],
+                    summary: Some(Summary { text: "They want room $7.".into(), through: 0 }),
+                    start: Some(ContextStart { seq: 4, kept: Some(1) }),
+                },
+            ),
         ]),
         context: Map::from_iter([("locale".into(), json!("de-CH"))]),
         path: vec![path_entry(0), path_entry(1)],
