@@ -5,6 +5,7 @@ mod failures;
 mod other_dialects;
 mod requests;
 mod secrets;
+mod turns;
 
 use flow_core::message::{Message, Part, Role, ToolCallPart, ToolResultPart};
 use flow_core::model::provider::ProviderModel;
