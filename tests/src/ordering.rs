@@ -228,6 +228,16 @@ pub fn openai_body(messages: &[Message]) -> Value {
     json!({ "messages": written })
 }
 
+/// An id of letters that Anthropic takes, and no other id's.
+fn plain_id(id: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let letters = id.chars().map(|c| match plain(c) {
+        true => c.to_string(),
+        false => format!("_{:x}_", u32::from(c)),
+    });
+    letters.collect()
+}
+
 /// Messages as a body of Anthropic's messages.
 pub fn anthropic_body(messages: &[Message]) -> Value {
     let mut tools = BTreeSet::new();
@@ -243,11 +253,13 @@ pub fn anthropic_body(messages: &[Message]) -> Value {
                         other => json!({ "arguments": other }),
                     };
                     Some(json!({
-                        "type": "tool_use", "id": call.id, "name": call.name, "input": input
+                        "type": "tool_use", "id": plain_id(&call.id), "name": call.name, "input": input
                     }))
                 }
                 Part::ToolResult(result) => Some(json!({
-                    "type": "tool_result", "tool_use_id": result.id, "content": result.content
+                    "type": "tool_result",
+                    "tool_use_id": plain_id(&result.id),
+                    "content": result.content
                 })),
                 _ => None,
             });

@@ -368,7 +368,7 @@ impl<F: Flow> Run<F> {
                 }
                 Effect::Answer { parts, text } => {
                     self.record(Role::Assistant, parts);
-                    if !text.is_empty() {
+                    if !text.trim().is_empty() {
                         self.replies.push(text.clone());
                         let rendered = Rendered::Model;
                         self.scope.events.emit(|| Event::Message { step, text, rendered });

@@ -258,13 +258,21 @@ impl Target {
     }
 
     /// Anthropic takes only letters, digits, `_` and `-` in the ids of calls, also of those
-    /// that another provider has made.
+    /// that another provider has made. Other letters become their number, so that two ids do
+    /// not become one.
     fn call_id(&self, id: &str) -> String {
         if !self.is(Dialect::Anthropic) {
             return id.to_owned();
         }
-        let keep = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        id.chars().map(|c| if keep(c) { c } else { '_' }).collect()
+        let mut taken = String::with_capacity(id.len());
+        for c in id.chars() {
+            if c.is_ascii_alphanumeric() || c == '_' || c == '-' {
+                taken.push(c);
+            } else {
+                taken.push_str(&format!("_{:x}_", u32::from(c)));
+            }
+        }
+        taken
     }
 }
 
