@@ -5,8 +5,8 @@ mod maze;
 mod relay;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 
 use flow_core::message::{Message, Part, Role};
 use flow_core::model::provider::ProviderModel;
@@ -168,13 +168,17 @@ fn check_transcript(transcript: &Transcript) -> Result<(), String> {
 async fn run(wires: &Wires, case: &Case, tally: &RefCell<Tally>) -> Result<(), String> {
     let stuck = Arc::new(Notify::new());
     let relay = Relay::new(stuck.clone());
+    let keys: Arc<Mutex<Vec<String>>> = Arc::default();
+    // The keys of calls that are part of the history for good.
+    let mut used = BTreeSet::new();
     let store = Arc::new(MemoryStore::new());
     let memory = case.memory.map_or_else(MemoryPolicy::default, |(window, batch)| {
         MemoryPolicy::default().window(window).batch(batch)
     });
     let start = || {
         let (recovers, rescues) = (case.recovers, case.rescues);
-        let maze = Maze { recovers, rescues, memory, stuck: stuck.clone() };
+        let (stuck, keys) = (stuck.clone(), keys.clone());
+        let maze = Maze { recovers, rescues, memory, stuck, keys };
         let models = ModelCatalog::new().model("relay::m", relay.clone());
         let builder = Engine::builder().shared_store(store.clone()).flow(maze).models(models);
         builder.durability(case.durability).build().unwrap()
@@ -211,6 +215,7 @@ async fn run(wires: &Wires, case: &Case, tally: &RefCell<Tally>) -> Result<(), S
         dropped = cancelled && drops;
         if dropped {
             drop(handle);
+            keys.lock().unwrap().clear();
         } else {
             if cancelled {
                 handle.cancel();
@@ -220,6 +225,12 @@ async fn run(wires: &Wires, case: &Case, tally: &RefCell<Tally>) -> Result<(), S
                 return Err(format!("the session is spoilt: {error}"));
             }
             tally.borrow_mut().count("failed", result.is_err() && !cancelled);
+            let rung = std::mem::take(&mut *keys.lock().unwrap());
+            if result.as_ref().is_ok_and(|outcome| !outcome.repeated) {
+                if let Some(key) = rung.into_iter().find(|key| !used.insert(key.clone())) {
+                    return Err(format!("the key `{key}` has two calls"));
+                }
+            }
             let replies = result.map(|outcome| outcome.replies).unwrap_or_default();
             if replies.iter().any(|reply| reply.trim().is_empty()) {
                 return Err(format!("the user is told nothing: {replies:?}"));

@@ -1,15 +1,16 @@
 //! A flow in which everything happens that can happen to a conversation.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use flow_core::model::{CallPolicy, ModelError};
 use flow_core::prelude::*;
+use flow_core::tool::ToolDefinition;
 use tokio::sync::Notify;
 
 use super::relay::policy;
 
 /// Leads from room to room.
-#[flow(id = "maze", version = 1, steps(Front, Back, Side, Form), model = "relay::m")]
+#[flow(id = "maze", version = 1, steps(Front, Back, Side, Form), model = "relay::m", tools)]
 #[derive(Debug, Clone)]
 pub(super) struct Maze {
     /// Whether a step goes on when its model gives no answer.
@@ -19,6 +20,8 @@ pub(super) struct Maze {
     pub(super) memory: MemoryPolicy,
     /// Told when a tool waits that never returns.
     pub(super) stuck: Arc<Notify>,
+    /// The idempotency keys of the calls of `ring` in this turn.
+    pub(super) keys: Arc<Mutex<Vec<String>>>,
 }
 
 type Cx<'a> = StepCx<'a, Maze>;
@@ -40,6 +43,16 @@ impl Flow for Maze {
     }
 }
 
+#[tools(flow)]
+impl Maze {
+    /// Rings a bell, once for each key.
+    #[tool]
+    async fn ring(&self, cx: &ToolCx) -> Result<String> {
+        self.keys.lock().unwrap().push(cx.idempotency_key().to_owned());
+        Ok("ding".into())
+    }
+}
+
 /// Has tools, and shares its memory.
 #[step(reply, tools, memory = "shared", next(Back, Side(u32), Form, stay))]
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
@@ -52,6 +65,11 @@ impl Reply for Front {
 
     fn instructions(&self, _: &Cx<'_>) -> Prompt {
         format!("{} looks", self.looks).into()
+    }
+
+    fn tools(&self, mut own: Vec<ToolDefinition>, cx: &Cx<'_>) -> Vec<ToolDefinition> {
+        own.extend(cx.tools().iter().cloned());
+        own
     }
 
     fn check_response(&self, response: &str, _: &Cx<'_>) -> Check {

@@ -64,6 +64,7 @@ fn any_call() -> impl Strategy<Value = Call> {
         1 => Just(("look", json!({ "at": "many" }))),
         1 => Just(("look", json!("{\"at\": "))),
         1 => Just(("hush", Value::Null)),
+        2 => Just(("ring", json!({}))),
         1 => Just(("stumble", json!({}))),
         1 => Just(("crash", json!({}))),
         1 => Just(("wait", json!({}))),
