@@ -155,8 +155,10 @@ fn check_transcript(transcript: &Transcript) -> Result<(), String> {
         check_order(&format!("document, `{namespace}`"), &kept)?;
         whole.entry(namespace.as_str()).or_default().extend(kept);
     }
+    // No model is shown all of it, so that an id may come again once it has left the document.
     for (namespace, messages) in &whole {
-        check_order(&format!("transcript, `{namespace}`"), messages)?;
+        openai(&openai_body(&framed(messages)))
+            .map_err(|error| format!("transcript, `{namespace}`: {error}\n{messages:#?}"))?;
     }
     let seqs: Vec<u64> = transcript.messages().iter().map(|message| message.seq).collect();
     if seqs != (0..transcript.doc.next_message).collect::<Vec<_>>() {
@@ -177,7 +179,7 @@ async fn run(wires: &Wires, case: &Case, tally: &RefCell<Tally>) -> Result<(), S
     });
     let start = || {
         let (recovers, rescues) = (case.recovers, case.rescues);
-        let (stuck, keys) = (stuck.clone(), keys.clone());
+        let (stuck, keys, memory) = (stuck.clone(), keys.clone(), memory.clone());
         let maze = Maze { recovers, rescues, memory, stuck, keys };
         let models = ModelCatalog::new().model("relay::m", relay.clone());
         let builder = Engine::builder().shared_store(store.clone()).flow(maze).models(models);
@@ -225,8 +227,10 @@ async fn run(wires: &Wires, case: &Case, tally: &RefCell<Tally>) -> Result<(), S
                 return Err(format!("the session is spoilt: {error}"));
             }
             tally.borrow_mut().count("failed", result.is_err() && !cancelled);
+            let repeated = result.as_ref().is_ok_and(|outcome| outcome.repeated);
+            tally.borrow_mut().count("repeated", repeated);
             let rung = std::mem::take(&mut *keys.lock().unwrap());
-            if result.as_ref().is_ok_and(|outcome| !outcome.repeated) {
+            if result.is_ok() && !repeated {
                 if let Some(key) = rung.into_iter().find(|key| !used.insert(key.clone())) {
                     return Err(format!("the key `{key}` has two calls"));
                 }
@@ -243,9 +247,6 @@ async fn run(wires: &Wires, case: &Case, tally: &RefCell<Tally>) -> Result<(), S
             let parts = request.messages.iter().flat_map(|message| &message.parts);
             let results = parts.filter(|part| matches!(part, Part::ToolResult(_))).count();
             tally.count("asked with results", results > 0);
-            let first = request.messages.first().map(|message| message.role);
-            tally.count("asked about nothing", first.is_none());
-            tally.count("asked about a part", first.is_some_and(|role| role != Role::User));
         }
         if let Ok(transcript) = engine.session(session.clone()).transcript().await {
             check_transcript(&transcript)?;
@@ -271,6 +272,6 @@ fn any_conversation_leaves_a_history_that_providers_take() {
         panic!("{error}");
     }
     let tally = tally.into_inner();
-    assert!(tally.0.len() == 6 && tally.0.values().all(|count| *count > 5), "{tally:?}");
+    assert!(tally.0.len() == 5 && tally.0.values().all(|count| *count > 5), "{tally:?}");
     println!("{tally:?}");
 }

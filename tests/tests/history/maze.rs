@@ -32,7 +32,7 @@ impl Flow for Maze {
     }
 
     fn config_memory(&self) -> MemoryPolicy {
-        self.memory
+        self.memory.clone()
     }
 
     async fn on_error(&self, _: &StepError, cx: &mut Cx<'_>) -> Result<Option<Transition>> {
