@@ -156,6 +156,8 @@ impl<F: Flow> Run<F> {
             .collect();
         delta.edges = (doc.edges != edges).then_some(edges);
         delta.error = doc.error.is_some().then_some(None);
+        // Whatever the session was to be woken for, it is awake now.
+        delta.wake_at = doc.wake_at.is_some().then_some(None);
         let expires_at = ttl.map(|ttl| now.after(ttl));
         delta.expires_at = (doc.expires_at != expires_at).then_some(expires_at);
         let archive = self.append_history(doc, &mut delta);

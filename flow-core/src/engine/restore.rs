@@ -99,6 +99,8 @@ pub(super) fn supersede(ledger: &mut Ledger, new: SessionDoc, now: Timestamp) ->
     let closed = SessionDoc {
         id: old.id.superseded(count),
         status: Status::Superseded,
+        // No sweeper is to take up what is only kept.
+        wake_at: None,
         updated_at: now,
         lease: Lease::default(),
         ..old
@@ -138,6 +140,7 @@ pub(super) fn new_doc<F: Flow>(
         edges: Vec::new(),
         effects: BTreeMap::new(),
         waiting: None,
+        wake_at: None,
         ended: None,
         error: None,
         usage: TokenUsage::default(),

@@ -78,6 +78,8 @@ pub struct Delta {
     pub ended: Option<Option<String>>,
     /// What the session waits for now; `Some(None)` for nothing.
     pub waiting: Option<Option<Waiting>>,
+    /// When a sweeper takes the session up by itself; `Some(None)` for never.
+    pub wake_at: Option<Option<Timestamp>>,
     /// The new error record; `Some(None)` for none.
     pub error: Option<Option<ErrorRecord>>,
     /// What models have cost in this session.
@@ -130,6 +132,7 @@ impl Delta {
         set(&mut doc.effects, &self.effects);
         set(&mut doc.ended, &self.ended);
         set(&mut doc.waiting, &self.waiting);
+        set(&mut doc.wake_at, &self.wake_at);
         set(&mut doc.error, &self.error);
         set(&mut doc.usage, &self.usage);
         set(&mut doc.next_message, &self.next_message);

@@ -72,6 +72,11 @@ pub struct SessionDoc {
     /// What the session waits for.
     #[serde(default)]
     pub waiting: Option<Waiting>,
+    /// When a sweeper takes the session up by itself: a timer that ends, or the moment at
+    /// which the session was found with a dead worker. Stores list what is
+    /// [due](crate::store::ListQuery::due). Nothing for a session that only waits for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wake_at: Option<Timestamp>,
     /// Why the session has ended, once it has.
     #[serde(default)]
     pub ended: Option<String>,

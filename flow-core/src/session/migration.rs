@@ -445,6 +445,7 @@ mod tests {
             ("turns", turns.collect()),
             ("edges", json!([{ "from": "Old", "to": "Browse", "count": 2 }])),
             ("waiting", json!({ "kind": "message", "question": question })),
+            ("wake_at", json!(at)),
             ("error", error.clone()),
             ("effects", json!({ "s1:3:0:charge": { "tool": "charge", "at": at } })),
             ("ended", json!("done")),

@@ -53,6 +53,11 @@ impl Record {
         self.doc.as_ref().map(|doc| SessionDoc { lease: self.lease.clone(), ..doc.clone() })
     }
 
+    /// Whether anyone may take the lease.
+    fn is_free(&self, now: Timestamp) -> bool {
+        self.lease.until.is_none_or(|until| until <= now)
+    }
+
     fn check(&self, id: &SessionId, grant: &Grant) -> Result<(), StoreError> {
         if self.lease.token == grant.token && self.lease.holder.as_ref() == Some(&grant.holder) {
             return Ok(());
@@ -235,20 +240,25 @@ impl SessionStore for MemoryStore {
     }
 
     async fn list(&self, query: &ListQuery) -> Result<Vec<SessionSummary>, StoreError> {
+        let now = Timestamp::now();
         let records = self.lock();
-        let wanted = |doc: &&SessionDoc| {
+        let due = |record: &Record, doc: &SessionDoc, time| {
+            doc.wake_at.is_some_and(|at| at <= time) && record.is_free(now)
+        };
+        let wanted = |(record, doc): &(&Record, &SessionDoc)| {
             query.flow.as_ref().is_none_or(|flow| doc.flow.id == *flow)
                 && query.status.is_none_or(|status| doc.status == status)
                 && query.owner.as_ref().is_none_or(|owner| doc.owner.as_ref() == Some(owner))
                 && query.below_version.is_none_or(|version| doc.version < version)
+                && query.due.is_none_or(|time| due(record, doc, time))
                 && query.after.as_ref().is_none_or(|after| doc.id > *after)
         };
         Ok(records
             .values()
-            .filter_map(|record| record.doc.as_ref())
+            .filter_map(|record| Some((record, record.doc.as_ref()?)))
             .filter(wanted)
             .take(query.limit)
-            .map(SessionSummary::from)
+            .map(|(_, doc)| SessionSummary::from(doc))
             .collect())
     }
 
@@ -268,7 +278,7 @@ impl SessionStore for MemoryStore {
         let mut swept = Swept::default();
         let mut records = self.lock();
         records.retain(|id, record| {
-            let free = record.lease.until.is_none_or(|until| until <= now);
+            let free = record.is_free(now);
             let expired =
                 record.doc.as_ref().is_some_and(|doc| doc.expires_at.is_some_and(|at| at <= now));
             if free && expired {
@@ -283,6 +293,7 @@ impl SessionStore for MemoryStore {
                     Some(doc) => {
                         if doc.status == Status::Running {
                             doc.status = Status::Waiting;
+                            doc.wake_at = Some(doc.wake_at.map_or(now, |at| at.min(now)));
                         }
                         swept.freed.push(id.clone());
                     }

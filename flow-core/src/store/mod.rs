@@ -131,6 +131,13 @@ pub struct ListQuery {
     pub owner: Option<String>,
     /// Only documents with a version below this one.
     pub below_version: Option<u32>,
+    /// Only sessions that are due: those with a [`wake_at`](SessionDoc::wake_at) at or before
+    /// this time on which nobody holds a lease that lasts, by the store's clock.
+    ///
+    /// Any number of sweepers may list the same sessions;
+    /// [`open`](SessionStore::open) gives each to one of them. Whoever opens one looks at
+    /// `wake_at` again, since another may have been done with it before.
+    pub due: Option<Timestamp>,
     /// Only sessions whose id sorts after this one: the last of the page before.
     pub after: Option<SessionId>,
     /// The most sessions to return; at least 1. Default: [`LIST_LIMIT`].
@@ -144,6 +151,7 @@ impl Default for ListQuery {
             status: None,
             owner: None,
             below_version: None,
+            due: None,
             after: None,
             limit: LIST_LIMIT,
         }
@@ -167,6 +175,8 @@ pub struct SessionSummary {
     pub current_step: String,
     /// Who it belongs to.
     pub owner: Option<String>,
+    /// When a sweeper takes it up by itself.
+    pub wake_at: Option<Timestamp>,
     /// When it began.
     pub created_at: Timestamp,
     /// When it was last changed.
@@ -183,6 +193,7 @@ impl From<&SessionDoc> for SessionSummary {
             status: doc.status,
             current_step: doc.current_step.clone(),
             owner: doc.owner.clone(),
+            wake_at: doc.wake_at,
             created_at: doc.created_at,
             updated_at: doc.updated_at,
         }
@@ -214,7 +225,7 @@ impl Transcript {
 #[non_exhaustive]
 pub struct Swept {
     /// Sessions whose lease had ended without being given back, and which are free now.
-    /// Those with status `running` have status `waiting` now.
+    /// Those with status `running` have status `waiting` now and are [due](ListQuery::due).
     pub freed: Vec<SessionId>,
     /// How many expired sessions were deleted. A store that deletes by itself counts none.
     pub expired: u64,
@@ -235,6 +246,8 @@ pub struct Swept {
 ///   ([`StoreError::NotFound`]).
 /// * Every JSON value reads back equal: integers up to `u64::MAX` stay integers, floats
 ///   stay floats, and keys may hold dots, dollars and NUL.
+/// * A session is [due](ListQuery::due) from its [`wake_at`](SessionDoc::wake_at) on, until a
+///   commit sets another one or none. Only commits and [`sweep`](Self::sweep) change it.
 /// * A call that returns an error has changed nothing that readers can see.
 #[async_trait]
 pub trait SessionStore: Send + Sync + 'static {
@@ -318,6 +331,11 @@ pub trait SessionStore: Send + Sync + 'static {
 
     /// Frees sessions whose lease has ended, at most `limit`, and deletes what has expired.
     /// Any number of sweeps may run at once; each session is freed by one of them.
+    ///
+    /// A session with status `running` was left in the middle of a turn. It gets status
+    /// `waiting` and is due at once: its [`wake_at`](SessionDoc::wake_at) becomes the moment
+    /// by the store's clock, unless it is an earlier one already. Nothing else of a document
+    /// changes, nor its revision.
     ///
     /// # Errors
     /// When the store cannot be reached.

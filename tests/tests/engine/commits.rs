@@ -1,8 +1,8 @@
 //! The exact count and content of commits.
 
 use flow_core::Durability;
-use flow_core::session::{Status, Waiting};
-use flow_core::store::SessionStore;
+use flow_core::session::{SessionDoc, Status, Waiting};
+use flow_core::store::{ListQuery, SessionStore};
 use tests::recording_store::Call;
 use tests::route_flow::Route;
 
@@ -167,4 +167,22 @@ async fn a_migrated_or_superseded_document_costs_one_write() {
     assert_eq!(doc.visit.number, 3, "idempotency keys of the old document are not used again");
     let old = store.load(&serde_json::from_str("\"s~1\"").unwrap()).await.unwrap().unwrap();
     assert_eq!((old.status, old.current_step.as_str()), (Status::Superseded, "B"));
+}
+
+#[tokio::test]
+async fn a_session_that_had_a_turn_or_was_superseded_is_not_due() {
+    for fresh in [None, Some("as told")] {
+        let Setup { engine, store, .. } = setup_with(Route { fresh, ..Route::default() }, |b| b);
+        engine.turn::<Route>(say("b .")).await.unwrap();
+        let doc = engine.session(session()).load().await.unwrap();
+        assert!(store.delete(&doc.id).await.unwrap());
+        let wake_at = Some(doc.created_at);
+        store.create(&SessionDoc { wake_at, ..doc.clone() }).await.unwrap();
+        let query = ListQuery { due: wake_at, ..ListQuery::default() };
+        assert_eq!(store.list(&query).await.unwrap().len(), 1);
+        engine.turn::<Route>(say(".")).await.unwrap();
+        assert_eq!(store.list(&query).await.unwrap(), [], "{fresh:?}");
+        let now = engine.session(session()).load().await.unwrap();
+        assert_eq!((now.wake_at, now.superseded), (None, fresh.map_or(0, |_| 1)));
+    }
 }

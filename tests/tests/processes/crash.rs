@@ -96,7 +96,10 @@ async fn a_sweep_frees_a_session_whose_worker_died() {
         assert!(engine.sweep().await.unwrap().freed.is_empty(), "freed once ({address})");
         let doc = engine.session(id.clone()).load().await.unwrap();
         assert_eq!((doc.status, doc.lease.holder), (Status::Waiting, None), "{address}");
-        let outcome = engine.turn::<Route>(TurnRequest::new(id).message("c")).await.unwrap();
-        assert_eq!(outcome.step, "C", "{address}");
+        assert!(doc.wake_at.is_some(), "a sweeper may go on with it ({address})");
+        let outcome = engine.turn::<Route>(TurnRequest::new(id.clone()).message("c")).await;
+        assert_eq!(outcome.unwrap().step, "C", "{address}");
+        let doc = engine.session(id).load().await.unwrap();
+        assert_eq!(doc.wake_at, None, "someone else has ({address})");
     }
 }

@@ -107,9 +107,12 @@ async fn every_command_uses_an_index() {
         .await
         .unwrap();
     store
-        .list(&ListQuery { status: Some(Status::Failed), below_version: Some(2), ..all })
+        .list(&ListQuery { status: Some(Status::Failed), below_version: Some(2), ..all.clone() })
         .await
         .unwrap();
+    let due = ListQuery { due: Some(at(0)), ..all };
+    store.list(&due).await.unwrap();
+    store.list(&ListQuery { flow: Some(FLOW.into()), after: Some(id("b")), ..due }).await.unwrap();
     store.renew(&session, &grant, Duration::ZERO).await.unwrap();
     store.sweep(10).await.unwrap();
     store.release(&session, &grant).await.unwrap();
@@ -119,7 +122,7 @@ async fn every_command_uses_an_index() {
     database.collection::<Document>("session_archive").insert_one(orphan).await.unwrap();
     store.sweep(10).await.unwrap();
 
-    let mut explained = 0;
+    let (mut explained, mut due) = (0, 0);
     for (name, command) in recorder.take() {
         for command in explainable(&name, &command) {
             let plan =
@@ -129,10 +132,19 @@ async fn every_command_uses_an_index() {
             collect_stages(&plan.clone().into(), &mut stages);
             assert!(!stages.is_empty(), "{command}: {plan}");
             assert!(!stages.iter().any(|stage| stage == "COLLSCAN"), "{command}: {plan}");
+            if command.get_document("filter").is_ok_and(|filter| filter.contains_key("wake_at")) {
+                let plan = plan.to_string();
+                assert!(
+                    plan.contains("wake_at_1") && !plan.contains("_id_\""),
+                    "{command}: {plan}"
+                );
+                due += 1;
+            }
             explained += 1;
         }
     }
-    assert!(explained >= 24, "{explained}");
+    assert!(explained >= 26, "{explained}");
+    assert_eq!(due, 2);
 }
 
 /// The commands that `explain` takes, without what belongs to the session of the driver.

@@ -59,6 +59,7 @@ async fn a_delta_is_stored_as_it_is_applied_in_memory() {
         waiting: Some(Some(flow_core::session::Waiting::Escalation { reason: "$why".into() })),
         next_message: Some(5),
         updated_at: Some(at(9)),
+        wake_at: Some(Some(at(10))),
         expires_at: Some(Some(at(1_000_000))),
         ..Delta::default()
     };
@@ -71,6 +72,7 @@ async fn a_delta_is_stored_as_it_is_applied_in_memory() {
         effects: Some(Default::default()),
         ended: Some(None),
         waiting: Some(None),
+        wake_at: Some(None),
         expires_at: Some(None),
         ..Delta::default()
     };

@@ -4,7 +4,7 @@ use flow_core::error::StoreError;
 use futures_util::TryStreamExt as _;
 use mongodb::IndexModel;
 use mongodb::bson::doc;
-use mongodb::options::IndexOptions;
+use mongodb::options::{Hint, IndexOptions};
 
 use super::*;
 
@@ -25,6 +25,39 @@ async fn are_made_once_and_left_alone_then() {
     assert_eq!(recorder.names(), ["listIndexes", "listIndexes"]);
     let stores = (0..8).map(|_| MongoStore::new(database.clone()));
     assert!(futures_util::future::join_all(stores).await.iter().all(Result::is_ok));
+}
+
+#[tokio::test]
+async fn that_of_timers_has_only_sessions_with_a_timer() {
+    let Some((store, database)) = store().await else { return };
+    let sessions = database.collection::<Document>("sessions");
+    for n in 0..20 {
+        let wake_at = (n < 3).then(|| at(n));
+        let doc = SessionDoc { wake_at, ..document(&id(&format!("s{n}"))) };
+        store.create(&doc).await.unwrap();
+    }
+    // A commit of a whole document and one of parts, each of which ends a timer.
+    for (session, replace) in [("s0", true), ("s1", false)] {
+        let opened = open(&store, &id(session), "one").await;
+        let delta = Delta { replace, wake_at: Some(None), ..Delta::default() };
+        let doc = next(&opened.doc.unwrap(), &delta);
+        store.commit(&whole(&opened.grant, &doc, &delta)).await.unwrap();
+    }
+    // A sweep that gives no timer.
+    let opened = open(&store, &id("s4"), "one").await;
+    let delta = Delta { status: Some(Status::Failed), ..Delta::default() };
+    let doc = next(&opened.doc.unwrap(), &delta);
+    store.commit(&whole(&opened.grant, &doc, &delta)).await.unwrap();
+    store.renew(&doc.id, &opened.grant, Duration::ZERO).await.unwrap();
+    assert_eq!(store.sweep(10).await.unwrap().freed, [doc.id]);
+
+    let mut with_timer =
+        sessions.find(doc! {}).hint(Hint::Keys(doc! { "wake_at": 1 })).await.unwrap();
+    let mut found = Vec::new();
+    while let Some(document) = with_timer.try_next().await.unwrap() {
+        found.push(document.get_str("_id").unwrap().to_owned());
+    }
+    assert_eq!(found, ["s2"]);
 }
 
 #[tokio::test]

@@ -63,6 +63,7 @@ fn document(session: &SessionId) -> SessionDoc {
         edges: Vec::new(),
         effects: Default::default(),
         waiting: None,
+        wake_at: None,
         ended: None,
         error: None,
         usage: flow_core::model::TokenUsage::default(),

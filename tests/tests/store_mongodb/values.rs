@@ -108,12 +108,14 @@ async fn a_document_can_be_read_in_compass() {
     doc.memory.entry("main".into()).or_default().messages.push(message(1));
     doc.path.push(flow_core::session::PathEntry { step: "B".into(), level: 0, at: at(7) });
     doc.expires_at = Some(at(60_000));
+    doc.wake_at = Some(at(30_000));
     store.create(&doc).await.unwrap();
     let sessions = database.collection::<Document>("sessions");
     // Each date is found as a date, by its path.
     let moment = |time: Timestamp| mongodb::bson::DateTime::from_millis(time.as_millis());
     let filter = doc! {
         "_id": "b", "created_at": moment(at(0)), "updated_at": moment(at(0)), "expires_at": moment(at(60_000)),
+        "wake_at": moment(at(30_000)),
         "memory.main.messages.at": moment(at(1)), "path.at": moment(at(7)), "state.guests": 2,
     };
     assert!(sessions.find_one(filter).await.unwrap().is_some());

@@ -28,6 +28,10 @@ use crate::time::Timestamp;
 /// a `%` of theirs becomes `%25`.
 const WIDE_INTEGER: &str = "%u64";
 
+/// The field that is not there in a session without a timer, since its index has all
+/// sessions that have the field.
+pub(super) const WAKE_AT: &str = "wake_at";
+
 type Encoded<T> = Result<T, serde_json::Error>;
 
 /// A key as it is stored.
@@ -241,6 +245,7 @@ pub(super) fn document(doc: &SessionDoc, lease: impl Into<Bson>) -> Encoded<Docu
         edges,
         effects: begun,
         waiting,
+        wake_at,
         ended,
         error,
         usage,
@@ -258,7 +263,7 @@ pub(super) fn document(doc: &SessionDoc, lease: impl Into<Bson>) -> Encoded<Docu
     for (namespace, Memory { messages: kept }) in memory {
         namespaces.insert(key(namespace), doc! { "messages": messages(kept)? });
     }
-    Ok(doc! {
+    let mut document = doc! {
         "_id": id.as_str(),
         "flow": part(flow)?,
         "format": i64::from(*format),
@@ -288,7 +293,11 @@ pub(super) fn document(doc: &SessionDoc, lease: impl Into<Bson>) -> Encoded<Docu
         "created_at": date(*created_at),
         "updated_at": date(*updated_at),
         "expires_at": optional_date(*expires_at),
-    })
+    };
+    if let Some(at) = *wake_at {
+        document.insert(WAKE_AT, date(at));
+    }
+    Ok(document)
 }
 
 /// Reads a whole document.

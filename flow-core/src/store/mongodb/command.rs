@@ -51,7 +51,7 @@ pub(super) fn acquire(request: &OpenRequest<'_>, mark: &str) -> Vec<Document> {
         { "$lte": ["$version", i64::from(request.version)] },
         { "$lte": ["$format", i64::from(FORMAT)] },
     ] };
-    let free = doc! { "$lte": [{ "$ifNull": ["$lease.until", "$$NOW"] }, "$$NOW"] };
+    let free = free_now();
     let next_token = doc! { "$add": [{ "$ifNull": ["$lease.token", 0_i64] }, 1_i64] };
     let lease = doc! {
         "holder": literal(request.holder),
@@ -76,6 +76,11 @@ pub(super) fn acquire(request: &OpenRequest<'_>, mark: &str) -> Vec<Document> {
             "revision": { "$ifNull": ["$revision", 0_i64] },
         } },
     ]
+}
+
+/// Whether anyone may take the lease, by the server's clock.
+fn free_now() -> Document {
+    doc! { "$lte": [{ "$ifNull": ["$lease.until", "$$NOW"] }, "$$NOW"] }
 }
 
 /// Prolongs the lease from now.
@@ -106,11 +111,15 @@ pub(super) fn abandoned() -> Document {
     }
 }
 
-/// Frees a lease; a session that was at work then waits.
+/// Frees a lease; a session that was at work then waits, and is due.
 pub(super) fn free(token: i64) -> Vec<Document> {
+    let at_work = doc! { "$eq": ["$status", "running"] };
+    // `$min` passes over a field that is missing.
+    let due = doc! { "$min": ["$wake_at", "$$NOW"] };
     vec![doc! { "$set": {
         "lease": { "$literal": { "holder": Bson::Null, "token": token, "until": Bson::Null } },
-        "status": { "$cond": [{ "$eq": ["$status", "running"] }, "waiting", "$status"] },
+        "status": { "$cond": [&at_work, "waiting", "$status"] },
+        codec::WAKE_AT: { "$cond": [at_work, due, "$wake_at"] },
     } }]
 }
 
@@ -137,6 +146,10 @@ pub(super) fn listed(query: &ListQuery) -> Document {
     }
     if let Some(version) = query.below_version {
         filter.insert("version", doc! { "$lt": i64::from(version) });
+    }
+    if let Some(time) = query.due {
+        filter.insert(codec::WAKE_AT, doc! { "$lte": codec::date(time) });
+        filter.insert("$expr", free_now());
     }
     committed(filter)
 }
@@ -191,6 +204,7 @@ fn parts(delta: &Delta) -> Result<Document, serde_json::Error> {
         effects,
         ended,
         waiting,
+        wake_at,
         error,
         usage,
         next_message,
@@ -261,7 +275,17 @@ fn parts(delta: &Delta) -> Result<Document, serde_json::Error> {
     if let Some(at) = *expires_at {
         set.insert("expires_at", codec::optional_date(at));
     }
+    let mut unset = Document::new();
+    if let Some(at) = *wake_at {
+        match at {
+            Some(at) => set.insert(codec::WAKE_AT, codec::date(at)),
+            None => unset.insert(codec::WAKE_AT, ""),
+        };
+    }
     let mut update = doc! { "$set": set };
+    if !unset.is_empty() {
+        update.insert("$unset", unset);
+    }
     if !push.is_empty() {
         update.insert("$push", push);
     }

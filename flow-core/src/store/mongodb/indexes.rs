@@ -20,21 +20,34 @@ pub(super) async fn ensure(
     archive: &Collection<Document>,
 ) -> Result<(), StoreError> {
     let found = indexes(sessions).await?;
-    let wanted =
-        [doc! { "flow.id": 1, "_id": 1 }, doc! { "owner": 1, "_id": 1 }, doc! { "lease.until": 1 }];
+    let full = IndexOptions::default();
+    let sparse = IndexOptions::builder().sparse(true).build();
+    let wanted = [
+        (doc! { "flow.id": 1, "_id": 1 }, full.clone()),
+        (doc! { "owner": 1, "_id": 1 }, full.clone()),
+        (doc! { "lease.until": 1 }, full.clone()),
+        (timers(), sparse),
+    ];
     add(sessions, &found, wanted.into()).await?;
     expire(database, sessions, &found).await?;
-    add(archive, &indexes(archive).await?, vec![doc! { "session": 1, "seq": 1 }]).await
+    add(archive, &indexes(archive).await?, vec![(doc! { "session": 1, "seq": 1 }, full)]).await
+}
+
+/// The keys of the index by which due sessions are found.
+pub(super) fn timers() -> Document {
+    doc! { codec::WAKE_AT: 1 }
 }
 
 async fn add(
     collection: &Collection<Document>,
     found: &[IndexModel],
-    wanted: Vec<Document>,
+    wanted: Vec<(Document, IndexOptions)>,
 ) -> Result<(), StoreError> {
     let missing =
-        wanted.into_iter().filter(|keys| !found.iter().any(|index| same(&index.keys, keys)));
-    let models: Vec<_> = missing.map(|keys| IndexModel::builder().keys(keys).build()).collect();
+        wanted.into_iter().filter(|(keys, _)| !found.iter().any(|index| same(&index.keys, keys)));
+    let models: Vec<_> = missing
+        .map(|(keys, options)| IndexModel::builder().keys(keys).options(options).build())
+        .collect();
     if models.is_empty() {
         return Ok(());
     }

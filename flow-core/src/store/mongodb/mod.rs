@@ -32,7 +32,7 @@ use async_trait::async_trait;
 use futures_util::TryStreamExt as _;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::options::{
-    Acknowledgment, ClientOptions, CollectionOptions, ReadPreference, ReturnDocument,
+    Acknowledgment, ClientOptions, CollectionOptions, Hint, ReadPreference, ReturnDocument,
     SelectionCriteria, WriteConcern,
 };
 use mongodb::{Client, Collection, Database};
@@ -430,16 +430,20 @@ impl SessionStore for MongoStore {
         const OPERATION: &str = "list sessions";
         let fields = doc! {
             "flow.id": 1, "version": 1, "revision": 1, "status": 1, "current_step": 1, "owner": 1,
-            "created_at": 1, "updated_at": 1,
+            codec::WAKE_AT: 1, "created_at": 1, "updated_at": 1,
         };
-        let cursor = self
+        let mut find = self
             .sessions
             .find(command::listed(query))
             .sort(doc! { "_id": 1 })
             .limit(i64::try_from(query.limit).unwrap_or(i64::MAX))
-            .projection(fields)
-            .await
-            .map_err(|e| failure::driver(OPERATION, e))?;
+            .projection(fields);
+        if query.due.is_some() {
+            // Left to itself the server may read all sessions in the order of their ids, to
+            // find the few that are due.
+            find = find.hint(Hint::Keys(indexes::timers()));
+        }
+        let cursor = find.await.map_err(|e| failure::driver(OPERATION, e))?;
         let found: Vec<Document> =
             cursor.try_collect().await.map_err(|e| failure::driver(OPERATION, e))?;
         found.into_iter().map(summary).collect()
@@ -523,6 +527,11 @@ fn summary(document: Document) -> Result<SessionSummary, StoreError> {
         status,
         current_step: text("current_step")?,
         owner: document.get_str("owner").ok().map(str::to_owned),
+        wake_at: document
+            .get_datetime(codec::WAKE_AT)
+            .ok()
+            .map(|_| date(codec::WAKE_AT))
+            .transpose()?,
         created_at: date("created_at")?,
         updated_at: date("updated_at")?,
         id: id.clone(),

@@ -6,8 +6,12 @@ use super::worker::{Patience, execute, roll_back};
 use super::{BACKEND, Synchronous};
 use crate::error::StoreError;
 
-/// The version of the tables. A change of them adds one and a step to [`upgrade`].
-const SCHEMA_VERSION: i64 = 1;
+/// What makes the tables of each version out of those of the version before. A change of
+/// the tables adds one; what is here stays as it is, since there are files like that.
+const SCHEMAS: [&str; 2] = [TABLES, TIMERS];
+
+/// The version of the tables.
+const SCHEMA_VERSION: i64 = SCHEMAS.len() as i64;
 
 /// Marks the file as ours ("flow" in ASCII), for `file(1)` and for ourselves.
 const APPLICATION_ID: i64 = 0x666c_6f77;
@@ -19,7 +23,7 @@ const STATEMENTS: usize = 64;
 /// row, and the document need not be rewritten with it. `status` is null until the first
 /// commit. `fence` holds the highest token of all sessions that are gone, so that a token
 /// is not given out twice when a session is made again under the same id.
-const SCHEMA: &str = "
+const TABLES: &str = "
 CREATE TABLE sessions (
     key INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
@@ -57,6 +61,12 @@ CREATE TRIGGER sessions_deleted AFTER DELETE ON sessions BEGIN
     DELETE FROM documents WHERE session = old.key;
     UPDATE fence SET token = max(token, old.token);
 END;
+";
+
+/// Few sessions have a timer, and only those are in its index.
+const TIMERS: &str = "
+ALTER TABLE sessions ADD COLUMN wake_at INTEGER;
+CREATE INDEX sessions_by_wake ON sessions (wake_at) WHERE wake_at IS NOT NULL;
 ";
 
 /// Why a file cannot be used.
@@ -118,7 +128,7 @@ impl Fault {
     }
 }
 
-/// Opens the file, and makes the tables when it is new.
+/// Opens the file, and makes the tables when it is new or brings them up to date.
 pub(super) fn connect(
     path: &Path,
     synchronous: Synchronous,
@@ -167,12 +177,12 @@ pub(super) fn prepare(
 
 /// Another process may have been faster, so this looks again.
 fn upgrade(conn: &Connection) -> rusqlite::Result<()> {
-    if Marks::read(conn)?.version == 0 {
-        conn.execute_batch(SCHEMA)?;
-        conn.pragma_update(None, "application_id", APPLICATION_ID)?;
-        conn.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+    let found = Marks::read(conn)?.version;
+    for (schema, version) in SCHEMAS.into_iter().zip(1..).filter(|(_, version)| *version > found) {
+        conn.execute_batch(schema)?;
+        conn.pragma_update(None, "user_version", version)?;
     }
-    Ok(())
+    conn.pragma_update(None, "application_id", APPLICATION_ID)
 }
 
 /// What a file says about itself.

@@ -9,10 +9,11 @@
 //! that belong to it. Leases are timed by the machine's clock.
 //!
 //! Documents are JSON text: `sqlite3 FILE "select doc from documents"` shows them. What
-//! changes without the document, its revision, status and lease, is true in the columns
-//! of `sessions`, not in that text.
+//! changes without the document, its revision, status, `wake_at` and lease, is true in the
+//! columns of `sessions`, not in that text.
 
 mod file;
+mod listing;
 mod queries;
 mod worker;
 
@@ -333,7 +334,7 @@ impl SessionStore for SqliteStore {
     async fn list(&self, query: &ListQuery) -> Result<Vec<SessionSummary>, StoreError> {
         let query = query.clone();
         self.worker
-            .call(Access::Read, "list sessions", move |conn| queries::list(conn, &query))
+            .call(Access::Read, "list sessions", move |conn| listing::list(conn, &query))
             .await
     }
 

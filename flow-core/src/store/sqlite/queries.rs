@@ -2,7 +2,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::IntoDeserializer;
 use serde::de::value::Error as ValueError;
 use serde::{Deserialize, Serialize};
@@ -12,15 +12,15 @@ use super::worker::Failure;
 use crate::error::StoreError;
 use crate::id::SessionId;
 use crate::session::{ArchiveEntry, ArchiveMark, FORMAT, Lease, ReadError, SessionDoc, Status};
-use crate::store::{Grant, ListQuery, SessionSummary};
+use crate::store::Grant;
 use crate::time::Timestamp;
 
 const FIND: &str = "\
-    SELECT key, flow, format, version, token, holder, lease_until, status, revision, doc \
-    FROM sessions LEFT JOIN documents ON session = key WHERE id = ?1";
+    SELECT key, flow, format, version, token, holder, lease_until, status, revision, \
+    wake_at, doc FROM sessions LEFT JOIN documents ON session = key WHERE id = ?1";
 const LEASE: &str = "\
-    SELECT key, token, holder, revision, status IS NOT NULL AS committed, flow, owner, expires_at \
-    FROM sessions WHERE id = ?1";
+    SELECT key, token, holder, revision, status IS NOT NULL AS committed, flow, owner, \
+    wake_at, expires_at FROM sessions WHERE id = ?1";
 const ADD_OPENED: &str = "\
     INSERT INTO sessions (id, token, holder, lease_until) \
     SELECT ?1, token + 1, ?2, ?3 FROM fence RETURNING token";
@@ -33,11 +33,11 @@ const CHANGE: &str = "\
     UPDATE sessions SET version = ?2, format = ?3, revision = ?4, status = ?5, \
     current_step = ?6, created_at = ?7, updated_at = ?8 WHERE key = ?1";
 const CHANGE_INDEXED: &str =
-    "UPDATE sessions SET flow = ?2, owner = ?3, expires_at = ?4 WHERE key = ?1";
+    "UPDATE sessions SET flow = ?2, owner = ?3, wake_at = ?4, expires_at = ?5 WHERE key = ?1";
 const ADD: &str = "\
-    INSERT INTO sessions (id, flow, version, format, revision, status, current_step, owner, \
+    INSERT INTO sessions (id, flow, version, format, revision, status, current_step, owner, wake_at, \
     created_at, updated_at, expires_at, token) \
-    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, max(?12, token) FROM fence WHERE true \
+    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, max(?13, token) FROM fence WHERE true \
     ON CONFLICT DO NOTHING RETURNING key";
 const WRITE_DOC: &str = "\
     INSERT INTO documents (session, doc) VALUES (?1, ?2) \
@@ -58,6 +58,7 @@ const ENDED: &str = "\
     ORDER BY lease_until LIMIT ?2";
 const FREE_ENDED: &str = "\
     UPDATE sessions SET holder = NULL, lease_until = NULL, \
+    wake_at = CASE status WHEN 'running' THEN min(ifnull(wake_at, ?2), ?2) ELSE wake_at END, \
     status = CASE status WHEN 'running' THEN 'waiting' ELSE status END WHERE id = ?1";
 
 /// The first character after `~`: the end of the range of ids that begin with `x~`.
@@ -74,6 +75,7 @@ pub(super) struct Record {
     status: Status,
     current_step: String,
     owner: Option<String>,
+    wake_at: Option<i64>,
     created_at: i64,
     updated_at: i64,
     expires_at: Option<i64>,
@@ -92,6 +94,7 @@ impl Record {
             status: doc.status,
             current_step: doc.current_step.clone(),
             owner: doc.owner.clone(),
+            wake_at: doc.wake_at.map(Timestamp::as_millis),
             created_at: doc.created_at.as_millis(),
             updated_at: doc.updated_at.as_millis(),
             expires_at: doc.expires_at.map(Timestamp::as_millis),
@@ -123,12 +126,14 @@ impl Record {
         // Setting a column to what it was writes its index all the same.
         let same = held.flow.as_ref() == Some(&self.flow)
             && held.owner == self.owner
+            && held.wake_at == self.wake_at
             && held.expires_at == self.expires_at;
         if !same {
             conn.prepare_cached(CHANGE_INDEXED)?.execute(params![
                 held.key,
                 self.flow,
                 self.owner,
+                self.wake_at,
                 self.expires_at
             ])?;
         }
@@ -149,6 +154,7 @@ impl Record {
                     self.status.as_str(),
                     self.current_step,
                     self.owner,
+                    self.wake_at,
                     self.created_at,
                     self.updated_at,
                     self.expires_at,
@@ -188,6 +194,7 @@ pub(super) struct Found {
     lease: Lease,
     revision: u64,
     status: Option<String>,
+    wake_at: Option<Timestamp>,
     text: Option<String>,
 }
 
@@ -201,10 +208,11 @@ impl Found {
             lease: Lease {
                 holder: row.get("holder")?,
                 token: row.get("token")?,
-                until: row.get::<_, Option<i64>>("lease_until")?.map(timestamp).transpose()?,
+                until: optional_timestamp(row, "lease_until")?,
             },
             revision: row.get("revision")?,
             status: row.get("status")?,
+            wake_at: optional_timestamp(row, "wake_at")?,
             text: row.get("doc")?,
         })
     }
@@ -221,7 +229,8 @@ impl Found {
             other => corrupt(other.to_string()),
         })?;
         let status = parse_status(&status).map_err(corrupt)?;
-        Ok(Some(SessionDoc { status, revision: self.revision, lease: self.lease, ..doc }))
+        let Self { revision, wake_at, lease, .. } = self;
+        Ok(Some(SessionDoc { status, revision, wake_at, lease, ..doc }))
     }
 }
 
@@ -388,59 +397,6 @@ fn mark(text: &str) -> ArchiveMark {
     serde_json::from_str(text).map(|marked: Marked| marked.archive).unwrap_or_default()
 }
 
-/// The statement that lists, for the filters of a query.
-fn list_sql(query: &ListQuery) -> String {
-    let mut sql = String::from(
-        "SELECT id, flow, version, revision, status, current_step, owner, created_at, updated_at \
-         FROM sessions WHERE id > :after AND status IS NOT NULL",
-    );
-    let filters = [
-        (query.flow.is_some(), " AND flow = :flow"),
-        (query.owner.is_some(), " AND owner = :owner"),
-        (query.status.is_some(), " AND status = :status"),
-        (query.below_version.is_some(), " AND version < :version"),
-    ];
-    for (_, condition) in filters.iter().filter(|(wanted, _)| *wanted) {
-        sql.push_str(condition);
-    }
-    sql.push_str(" ORDER BY id LIMIT :limit");
-    sql
-}
-
-pub(super) fn list(conn: &Connection, query: &ListQuery) -> Result<Vec<SessionSummary>, Failure> {
-    let after = query.after.as_ref().map_or("", SessionId::as_str);
-    let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
-    let status = query.status.map(Status::as_str);
-    let mut named: Vec<(&str, &dyn ToSql)> = vec![(":after", &after), (":limit", &limit)];
-    let optional: [(&str, Option<&dyn ToSql>); 4] = [
-        (":flow", query.flow.as_ref().map(|v| v as _)),
-        (":owner", query.owner.as_ref().map(|v| v as _)),
-        (":status", status.as_ref().map(|v| v as _)),
-        (":version", query.below_version.as_ref().map(|v| v as _)),
-    ];
-    named.extend(optional.into_iter().filter_map(|(name, value)| Some((name, value?))));
-    let mut statement = conn.prepare_cached(&list_sql(query))?;
-    let mut rows = statement.query(named.as_slice())?;
-    let mut summaries = Vec::new();
-    while let Some(row) = rows.next()? {
-        let id = session_id(row.get("id")?)?;
-        let status = parse_status(&row.get::<_, String>("status")?)
-            .map_err(|reason| StoreError::Corrupt { session: id.clone(), reason })?;
-        summaries.push(SessionSummary {
-            id,
-            flow: row.get("flow")?,
-            version: row.get("version")?,
-            revision: row.get("revision")?,
-            status,
-            current_step: row.get("current_step")?,
-            owner: row.get("owner")?,
-            created_at: timestamp(row.get("created_at")?)?,
-            updated_at: timestamp(row.get("updated_at")?)?,
-        });
-    }
-    Ok(summaries)
-}
-
 /// A document and the texts of the entries that belong to it.
 pub(super) fn transcript(
     conn: &Connection,
@@ -473,8 +429,9 @@ pub(super) fn expire(conn: &Connection, limit: usize) -> Result<(u64, bool), Fai
 pub(super) fn free(conn: &Connection, limit: usize) -> Result<Vec<SessionId>, Failure> {
     conn.prepare_cached(DELETE_ABANDONED)?.execute([Timestamp::now().as_millis()])?;
     let freed = ids(conn, ENDED, limit)?;
+    let now = Timestamp::now().as_millis();
     for id in &freed {
-        conn.prepare_cached(FREE_ENDED)?.execute([id.as_str()])?;
+        conn.prepare_cached(FREE_ENDED)?.execute(params![id.as_str(), now])?;
     }
     Ok(freed)
 }
@@ -497,6 +454,7 @@ struct Held {
     committed: bool,
     flow: Option<String>,
     owner: Option<String>,
+    wake_at: Option<i64>,
     expires_at: Option<i64>,
 }
 
@@ -510,6 +468,7 @@ fn check(conn: &Connection, id: &SessionId, grant: &Grant) -> Result<Held, Failu
                 committed: row.get("committed")?,
                 flow: row.get("flow")?,
                 owner: row.get("owner")?,
+                wake_at: row.get("wake_at")?,
                 expires_at: row.get("expires_at")?,
             };
             Ok((row.get("token")?, row.get::<_, Option<String>>("holder")?, held))
@@ -532,15 +491,22 @@ fn from_future(id: &SessionId, what: &'static str, found: u32, supported: u32) -
     StoreError::FromFuture { session: id.clone(), what, found, supported }
 }
 
-fn parse_status(text: &str) -> Result<Status, String> {
+pub(super) fn parse_status(text: &str) -> Result<Status, String> {
     Status::deserialize(text.into_deserializer()).map_err(|e: ValueError| e.to_string())
 }
 
-fn timestamp(millis: i64) -> rusqlite::Result<Timestamp> {
+pub(super) fn timestamp(millis: i64) -> rusqlite::Result<Timestamp> {
     Timestamp::from_millis(millis).map_err(|e| unreadable(Type::Integer, e))
 }
 
-fn session_id(text: String) -> rusqlite::Result<SessionId> {
+pub(super) fn optional_timestamp(
+    row: &Row<'_>,
+    column: &str,
+) -> rusqlite::Result<Option<Timestamp>> {
+    row.get::<_, Option<i64>>(column)?.map(timestamp).transpose()
+}
+
+pub(super) fn session_id(text: String) -> rusqlite::Result<SessionId> {
     SessionId::try_from(text).map_err(|e| unreadable(Type::Text, e))
 }
 
@@ -587,15 +553,5 @@ pub(super) fn statements() -> Vec<String> {
     ];
     let declared = include_str!("queries.rs").matches("\nconst ").count() - 1;
     assert_eq!(fixed.len(), declared, "all constants but AFTER_TILDE are statements");
-    let some = || Some(String::new());
-    let lists = (0..16_u8).map(|filters| {
-        list_sql(&ListQuery {
-            flow: some().filter(|_| filters & 1 != 0),
-            owner: some().filter(|_| filters & 2 != 0),
-            status: Some(Status::Running).filter(|_| filters & 4 != 0),
-            below_version: Some(1).filter(|_| filters & 8 != 0),
-            ..ListQuery::default()
-        })
-    });
-    fixed.into_iter().map(String::from).chain(lists).collect()
+    fixed.into_iter().map(String::from).chain(super::listing::statements()).collect()
 }

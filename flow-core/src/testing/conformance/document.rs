@@ -158,6 +158,9 @@ fn any_delta(dice: &mut fastrand::Rng, doc: &SessionDoc, round: u64) -> Delta {
         delta.waiting = Some(dice.bool().then_some(Waiting::Escalation { reason }));
     }
     if part(dice) {
+        delta.wake_at = Some(dice.bool().then_some(time(round as i64 * 1_000)));
+    }
+    if part(dice) {
         let error = ErrorRecord { code: "c".into(), message: "$m".into(), retryable: dice.bool() };
         delta.error = Some(dice.bool().then_some(error));
     }
@@ -252,6 +255,7 @@ pub async fn times_read_back(subject: &Subject) {
         let mut doc = subject.sample(&format!("times-{n}"));
         doc.created_at = at;
         doc.updated_at = at;
+        doc.wake_at = Some(at);
         doc.path[0].at = at;
         doc.turns[0].at = at;
         doc.memory.values_mut().for_each(|memory| memory.messages[0].at = at);

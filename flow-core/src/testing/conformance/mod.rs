@@ -46,7 +46,9 @@ pub use self::lease::{
     lost_lease_is_lost, racing_openers_have_one_winner, recreated_session_is_another,
     release_leaves_no_trace, renewal_prolongs, token_grows,
 };
-pub use self::listing::{list_filters, list_pages};
+pub use self::listing::{
+    due_sessions_are_claimed_once, due_sessions_are_listed, list_filters, list_pages,
+};
 pub use self::sample::{SAMPLE_FLOW, SAMPLE_VERSION, odd_values, sample_doc};
 pub use self::sweeping::{expired_sessions_go, sweep_frees_each_session_once};
 use crate::error::StoreError;
@@ -216,6 +218,8 @@ macro_rules! __store_conformance {
             delete_takes_everything
             deleted_stays_deleted
             delta_equals_document
+            due_sessions_are_claimed_once
+            due_sessions_are_listed
             every_value_reads_back
             expired_sessions_go
             failed_commit_leaves_no_archive

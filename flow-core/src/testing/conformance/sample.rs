@@ -23,6 +23,11 @@ pub(super) fn time(millis: i64) -> Timestamp {
     Timestamp::from_millis(1_767_225_600_000 + millis).expect("the time is within the range")
 }
 
+/// A hundred years later.
+pub(super) fn far() -> Timestamp {
+    time(86_400_000 * 36_500)
+}
+
 /// A document at revision 1 in which every field is in use, to test stores with.
 ///
 /// ```
@@ -76,6 +81,7 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
             EffectRecord { tool: "charge".into(), at: time(1_000) },
         )]),
         waiting: Some(Waiting::Message { question: Some(question) }),
+        wake_at: Some(far()),
         ended: None,
         error: Some(ErrorRecord {
             code: "model-failed".into(),
@@ -91,7 +97,7 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
         lease: Lease::default(),
         created_at: time(0),
         updated_at: time(1_250),
-        expires_at: Some(time(86_400_000 * 36_500)),
+        expires_at: Some(far()),
     }
 }
 

@@ -2,6 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::clause::{done, equal, holds, refused, same};
+use super::listing::due;
+use super::sample::{far, time};
 use super::{NO_TIME, Subject};
 use crate::id::SessionId;
 use crate::session::{SessionDoc, Status};
@@ -13,7 +15,8 @@ pub async fn sweep_frees_each_session_once(subject: &Subject) {
     let mut dead = Vec::new();
     for n in 0..20 {
         let status = if n % 4 == 3 { Status::Failed } else { Status::Running };
-        let doc = SessionDoc { status, ..subject.sample(&format!("dead-{n}")) };
+        let wake_at = [None, Some(time(0)), Some(far())][n % 3];
+        let doc = SessionDoc { status, wake_at, ..subject.sample(&format!("dead-{n}")) };
         let opened = subject.open_for(&doc.id, "dead", NO_TIME).await;
         let grant = done("a new session can be opened", opened).grant;
         done("a commit under a lease", subject.commit(&grant, &doc).await);
@@ -27,15 +30,35 @@ pub async fn sweep_frees_each_session_once(subject: &Subject) {
     let unused = subject.id("unused");
     done("a new session can be opened", subject.open_for(&unused, "dead", NO_TIME).await);
 
+    let began = clock(subject, "clock-before").await;
     let reports = sweep_all(subject).await;
+    let ended = clock(subject, "clock-after").await;
     let clause = "a session whose lease has ended is freed by one sweep";
     let wanted = dead.iter().map(|(doc, _)| (doc.id.clone(), 1)).collect();
     equal(clause, reports, wanted);
+    let mut wanted: Vec<_> = dead
+        .iter()
+        .map(|(doc, _)| doc)
+        .filter(|doc| doc.status == Status::Running || doc.wake_at == Some(time(0)))
+        .map(|doc| doc.id.clone())
+        .collect();
+    wanted.sort();
+    let clause = "a session whose worker died in a turn is due after a sweep";
+    equal(clause, due(subject, ended).await, wanted);
     for (doc, grant) in dead {
         let found = done("a session can be loaded", store.load(&doc.id).await);
-        let status = if doc.status == Status::Running { Status::Waiting } else { doc.status };
-        let swept = SessionDoc { status, ..doc };
-        let clause = "a sweep turns `running` into `waiting` and changes nothing else";
+        let was_at_work = doc.status == Status::Running;
+        let status = if was_at_work { Status::Waiting } else { doc.status };
+        let wake_at = found.as_ref().and_then(|doc| doc.wake_at);
+        if was_at_work && doc.wake_at != Some(time(0)) {
+            let now = wake_at.is_some_and(|at| began <= at && at <= ended);
+            holds("a session whose worker died in a turn is due from the moment of the sweep", now);
+        } else {
+            let clause = "a sweep leaves an earlier `wake_at` and that of other sessions alone";
+            equal(clause, wake_at, doc.wake_at);
+        }
+        let swept = SessionDoc { status, wake_at, ..doc };
+        let clause = "beside `wake_at` a sweep turns `running` into `waiting` and changes nothing";
         same(clause, found.as_ref(), &swept);
         let holder = found.and_then(|doc| doc.lease.holder);
         equal("a session that a sweep has freed shows no holder", holder, None);
@@ -53,6 +76,12 @@ pub async fn sweep_frees_each_session_once(subject: &Subject) {
     same(clause, done(clause, store.load(&free.id).await).as_ref(), &free);
     let clause = "a session that was opened and never committed is gone or free after a sweep";
     holds(clause, done(clause, subject.open(&unused, "w").await).doc.is_none());
+}
+
+/// The time by the store's clock.
+async fn clock(subject: &Subject, name: &str) -> Timestamp {
+    let id = subject.id(name);
+    done("a new session can be opened", subject.open_for(&id, "w", NO_TIME).await).grant.until
 }
 
 /// Sweeps from four tasks at once until nothing is left. Returns how many reports have each
