@@ -202,8 +202,10 @@ async fn run_tool<F: FlowMeta>(
         let running = step.call(cx, &call.name, arguments);
         tokio::time::timeout(limit, catch_panic(running)).await
     } else {
-        let key = format!("{}:{}:{}", cx.scope.session, cx.scope.visit, call.id);
         let scope = &*cx.scope;
+        // The id alone may come again once the call has left the document.
+        let said = scope.ledger.as_ref().map_or(0, |ledger| ledger.doc().next_message);
+        let key = format!("{}:{}:{said}:{}", scope.session, scope.visit, call.id);
         let tool_cx = ToolCx::new(scope.session.clone(), &*scope.turn, &*scope.step, key);
         let running = cx.flow.call_tool(&tool_cx, &call.name, arguments);
         tokio::time::timeout(limit, catch_panic(running)).await

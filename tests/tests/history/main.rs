@@ -275,3 +275,25 @@ fn any_conversation_leaves_a_history_that_providers_take() {
     assert!(tally.0.len() == 5 && tally.0.values().all(|count| *count > 5), "{tally:?}");
     println!("{tally:?}");
 }
+
+#[test]
+fn an_id_that_comes_again_when_its_call_is_archived_is_another_call() {
+    let turn = |answers| Turn {
+        message: Some("ring"),
+        turn_id: None,
+        answers,
+        cancel: None,
+        restart: false,
+    };
+    let case = Case {
+        durability: Durability::Crossing,
+        memory: Some((1, 1)),
+        recovers: false,
+        rescues: false,
+        turns: vec![turn(vec![Answer::call("c", "ring")]), turn(vec![Answer::call("c", "ring")])],
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        run(&Wires::start().await, &case, &RefCell::default()).await.unwrap();
+    });
+}

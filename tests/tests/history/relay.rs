@@ -43,6 +43,13 @@ pub(super) struct Call {
     arguments: Value,
 }
 
+impl Answer {
+    /// One call.
+    pub(super) fn call(id: &'static str, tool: &'static str) -> Self {
+        Self::Calls(None, vec![Call { id, tool, arguments: json!({ "at": 1 }) }])
+    }
+}
+
 pub(super) fn any_answer() -> impl Strategy<Value = Answer> {
     let text = prop::sample::select(vec!["Fine.", "Well."]);
     let word = prop::sample::select(vec!["darn", "explode", "fail", "form", "leave", " \n", ""]);

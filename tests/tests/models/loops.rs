@@ -39,7 +39,7 @@ async fn a_tool_of_the_flow_is_called_by_its_name_with_an_idempotency_key() {
     let main = ScriptedModel::new().tool_call("weather", json!({ "city": "Oslo" })).text("Sunny.");
     let talk = Talk::new(main);
     talk.say("weather?").await.unwrap();
-    assert_eq!(results(&talk.main)[0].content, "Oslo is sunny (s:1:call-1)");
+    assert_eq!(results(&talk.main)[0].content, "Oslo is sunny (s:1:0:call-1)");
 }
 
 #[tokio::test]
