@@ -334,7 +334,6 @@ async fn a_conversation_that_the_user_has_not_begun_is_one_all_the_same() {
         let sent = talk.server.last_body()["messages"].clone();
         let roles: Vec<_> = sent.as_array().unwrap().iter().map(|m| m["role"].clone()).collect();
         assert_eq!(roles, ["user", "assistant", "user"], "{wire:?}");
-        assert!(sent[2].to_string().contains("has said nothing since"), "{sent}");
         // What stands for the user is no part of the conversation.
         assert_eq!(talk.history().await.len(), 2);
     }
