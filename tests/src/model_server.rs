@@ -1,5 +1,9 @@
 //! A model provider on loopback: it answers from a script in the wire formats of OpenAI's
 //! chat completions and Anthropic's messages, and records what it was asked.
+//!
+//! It refuses what the real ones refuse: a request that breaks the rules of
+//! [`ordering`] is answered with status 400, and the test that sent it fails when the server is
+//! dropped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -15,6 +19,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+use crate::ordering;
+
 /// The server. It stops when it is dropped.
 pub struct ModelServer {
     url: String,
@@ -26,6 +32,7 @@ pub struct ModelServer {
 struct Shared {
     answers: VecDeque<Answer>,
     requests: Vec<Request>,
+    violations: Vec<String>,
 }
 
 /// What the server was asked.
@@ -54,7 +61,7 @@ impl ModelServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let address = listener.local_addr().expect("a bound listener has an address");
         let answers = answers.into_iter().collect();
-        let shared = Arc::new(Mutex::new(Shared { answers, requests: Vec::new() }));
+        let shared = Arc::new(Mutex::new(Shared { answers, ..Shared::default() }));
         let app = Router::new().fallback(answer).with_state(shared.clone());
         let task = tokio::spawn(async move {
             axum::serve(listener, app).await.expect("the server runs until it is dropped");
@@ -80,6 +87,17 @@ impl ModelServer {
         self.requests().pop().expect("a request was made").body
     }
 
+    /// Adds an answer to the script.
+    pub fn push(&self, answer: Answer) {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner).answers.push_back(answer);
+    }
+
+    /// Takes out what was wrong with the requests so far.
+    pub fn take_violations(&self) -> Vec<String> {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut shared.violations)
+    }
+
     /// How many answers of the script are left.
     pub fn left(&self) -> usize {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner).answers.len()
@@ -89,6 +107,21 @@ impl ModelServer {
 impl Drop for ModelServer {
     fn drop(&mut self) {
         self.task.abort();
+        if !std::thread::panicking() {
+            let violations = self.take_violations();
+            assert!(violations.is_empty(), "requests that providers refuse: {violations:#?}");
+        }
+    }
+}
+
+/// What a provider would say against a request.
+fn check(path: &str, body: &Value) -> Result<(), String> {
+    if path.ends_with("/chat/completions") {
+        ordering::openai(body)
+    } else if path.ends_with("/messages") {
+        ordering::anthropic(body)
+    } else {
+        Ok(())
     }
 }
 
@@ -106,7 +139,13 @@ async fn answer(
         headers: headers.collect(),
         body: serde_json::from_slice(&body).unwrap_or_default(),
     };
+    let checked = check(uri.path(), &request.body);
     let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Err(reason) = checked {
+        shared.violations.push(format!("{reason}\n{:#}", request.body["messages"]));
+        shared.requests.push(request);
+        return Answer::error(400, &reason).into_response();
+    }
     shared.requests.push(request);
     let answer = shared.answers.pop_front();
     answer.unwrap_or_else(|| Answer::error(501, "the script has no more answers")).into_response()

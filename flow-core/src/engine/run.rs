@@ -496,7 +496,7 @@ impl<F: Flow> Run<F> {
     /// Says what a model has answered.
     fn answer(&mut self, step: Arc<str>, parts: Vec<Part>, text: String) {
         self.record(Role::Assistant, parts);
-        if !text.is_empty() {
+        if !text.trim().is_empty() {
             self.replies.push(text.clone());
             let rendered = Rendered::Model;
             self.scope.events.emit(|| Event::Message { step, text, rendered });

@@ -137,7 +137,7 @@ fn settle(
     if response.finish == FinishReason::Refusal {
         return Err(ModelError::Refused { model: model(), reason: response.text() });
     }
-    if response.text().is_empty() && response.tool_calls().next().is_none() {
+    if response.text().trim().is_empty() && response.tool_calls().next().is_none() {
         let reason = "it has neither text nor a tool call".to_owned();
         return Err(ModelError::Malformed { model: model(), reason });
     }

@@ -99,7 +99,7 @@ async fn attempts_end_with_the_last_error() {
 }
 
 impl Wire {
-    fn refusal(self, why: &str) -> Answer {
+    pub(super) fn refusal(self, why: &str) -> Answer {
         match (self.anthropic, self.streamed) {
             (false, false) => {
                 let message = json!({ "role": "assistant", "content": null, "refusal": why });

@@ -6,6 +6,7 @@ mod other_dialects;
 mod requests;
 mod secrets;
 mod structured;
+mod turns;
 
 use flow_core::message::{Message, Part, Role, ToolCallPart, ToolResultPart};
 use flow_core::model::provider::ProviderModel;

@@ -34,6 +34,11 @@
 //!
 //! * A message without anything to say (no parts, or blank texts) is left out: providers
 //!   refuse empty ones.
+//! * A conversation that the user has not begun gets an opening of theirs, and one to which
+//!   they have added nothing since the model spoke gets a message that says so: providers want
+//!   the user to speak first and last.
+//! * With Anthropic, tools that were called before and are not offered any more are declared
+//!   with the choice to call none, when no tool is offered: it wants them declared.
 //! * Reasoning goes back only to the provider that it came from. Its signature carries the
 //!   provider's name (`anthropic:..`), so that a conversation may change models. Unsigned
 //!   reasoning goes back to `deepseek` and `openai-compatible`.

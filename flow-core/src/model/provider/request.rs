@@ -1,6 +1,8 @@
+use std::collections::BTreeSet;
+
 use genai::chat::{
-    Binary, BinarySource, ChatMessage, ChatOptions, ChatRequest as GenaiRequest, ContentPart,
-    CustomPart, JsonSpec, MessageContent, ReasoningEffort, Tool, ToolCall,
+    Binary, BinarySource, ChatMessage, ChatOptions, ChatRequest as GenaiRequest, ChatRole,
+    ContentPart, CustomPart, JsonSpec, MessageContent, ReasoningEffort, Tool, ToolCall,
     ToolChoice as GenaiChoice, ToolResponse,
 };
 use serde_json::{Map, Value, json};
@@ -10,6 +12,12 @@ use super::{ChatRequest, ModelError, Target, schema};
 use crate::message::{Media, MediaSource, Message, Part, Role, ToolCallPart, ToolResultPart};
 use crate::model::{OutputSchema, Sampling, ToolChoice};
 
+/// Stands for the user's first words where there are none.
+const OPENING: &str = "(The conversation begins here.)";
+
+/// Stands for the user's words where they have not answered.
+const SILENCE: &str = "(The user has said nothing since.)";
+
 /// Makes the provider crate's request and options.
 pub(super) fn to_genai(
     target: &Target,
@@ -18,6 +26,12 @@ pub(super) fn to_genai(
     let mut messages = Vec::with_capacity(request.messages.len());
     for message in &request.messages {
         target.push_message(message, &mut messages)?;
+    }
+    if messages.first().is_none_or(|first| first.role != ChatRole::User) {
+        messages.insert(0, ChatMessage::user(OPENING));
+    }
+    if messages.last().is_some_and(|last| last.role == ChatRole::Assistant) {
+        messages.push(ChatMessage::user(SILENCE));
     }
     let mut sent = GenaiRequest::new(messages);
     sent.system = request.system.clone().filter(|prompt| !prompt.trim().is_empty());
@@ -48,11 +62,30 @@ pub(super) fn to_genai(
             }
             ToolChoice::Tool(name) => Some(GenaiChoice::tool(name)),
         };
+    } else if target.is(Dialect::Anthropic) {
+        let past = called(&request.messages);
+        if !past.is_empty() {
+            let schema = json!({ "type": "object" });
+            sent = sent.with_tools(past.into_iter().map(|name| {
+                Tool::new(name).with_description("Not available.").with_schema(schema.clone())
+            }));
+            options.tool_choice = Some(GenaiChoice::None);
+        }
     }
     if let Some(output) = &request.output {
         target.set_output(output, &mut options);
     }
     Ok((sent, options))
+}
+
+/// The tools that were called in a conversation.
+fn called(messages: &[Message]) -> BTreeSet<&str> {
+    let parts = messages.iter().flat_map(|message| &message.parts);
+    let names = parts.filter_map(|part| match part {
+        Part::ToolCall(call) => Some(call.name.as_str()),
+        _ => None,
+    });
+    names.collect()
 }
 
 impl Target {
@@ -223,13 +256,21 @@ impl Target {
     }
 
     /// Anthropic takes only letters, digits, `_` and `-` in the ids of calls, also of those
-    /// that another provider has made.
+    /// that another provider has made. Other letters become their number, so that two ids do
+    /// not become one.
     fn call_id(&self, id: &str) -> String {
         if !self.is(Dialect::Anthropic) {
             return id.to_owned();
         }
-        let keep = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        id.chars().map(|c| if keep(c) { c } else { '_' }).collect()
+        let mut taken = String::with_capacity(id.len());
+        for c in id.chars() {
+            if c.is_ascii_alphanumeric() || c == '_' || c == '-' {
+                taken.push(c);
+            } else {
+                taken.push_str(&format!("_{:x}_", u32::from(c)));
+            }
+        }
+        taken
     }
 }
 
