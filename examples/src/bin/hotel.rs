@@ -65,7 +65,7 @@ async fn talk(model: Option<ModelSelection>) -> Result<()> {
             match event {
                 Event::ToolCall { tool, arguments, .. } => println!("  [{tool} {arguments}]"),
                 Event::MemorySummary { messages, .. } => {
-                    println!("  [{messages} messages summarised]")
+                    println!("  [{messages} messages summarised]");
                 }
                 _ => {}
             }
