@@ -8,9 +8,9 @@ use crate::transition::Transition;
 
 pub use crate::error::ToolError;
 pub use crate::step::{
-    Action, Collect, Decide, FlowMeta, FlowOf, Form, HasStep, Pattern, Reply, Resolver, Slot,
-    SlotField, Step, StepCx, StepKind, StepTools, Steps, ToolFuture, ToolHost, ToolsRegistered,
-    kind,
+    Action, Collect, Confirm, Decide, FlowMeta, FlowOf, Form, HasStep, Pattern, Reply, Resolver,
+    Slot, SlotField, Step, StepCx, StepKind, StepTools, Steps, ToolFuture, ToolHost,
+    ToolsRegistered, kind,
 };
 pub use crate::tool::{
     FlowTools, ToolCall, ToolCx, ToolDefinition, ToolOutput, returns, signature,

@@ -1,8 +1,8 @@
 //! The document of a turn as it was last committed, and the only way to change it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -10,9 +10,8 @@ use tracing::Instrument as _;
 
 use crate::error::{Error, SessionError};
 use crate::json::{self, MAX_DEPTH};
-use crate::session::{ArchiveEntry, Delta, EffectRecord, SessionDoc};
+use crate::session::{ArchiveEntry, Delta, SessionDoc};
 use crate::store::{Commit, Grant, SessionStore};
-use crate::time::Timestamp;
 
 /// How many of the biggest parts an error names.
 const NAMED_PARTS: usize = 4;
@@ -23,36 +22,43 @@ const FRAME_BYTES: u64 = 1024;
 pub(crate) struct Ledger {
     store: Arc<dyn SessionStore>,
     grant: Grant,
-    doc: SessionDoc,
+    doc: RwLock<Arc<SessionDoc>>,
+    /// One commit at a time: the effects of an action may be made side by side.
+    writer: tokio::sync::Mutex<Writer>,
+    /// Set when a commit that gives the lease back is on its way.
+    closing: Arc<AtomicBool>,
+    /// Whether effects are recorded before they are made.
+    record_effects: bool,
+}
+
+/// What is known for the next commit.
+#[derive(Default)]
+struct Writer {
     /// The size of each part, once a commit has needed them.
     sizes: Option<BTreeMap<String, u64>>,
     /// The next commit writes the whole document.
     replace: bool,
     /// The document that the next commit puts aside.
     supersede: Option<SessionDoc>,
-    /// Set when a commit that gives the lease back is on its way.
-    closing: Arc<AtomicBool>,
-    /// Whether tool calls are recorded before they are made.
-    record_effects: bool,
 }
 
 impl Ledger {
     pub(crate) fn new(store: Arc<dyn SessionStore>, grant: Grant, doc: SessionDoc) -> Self {
-        let replace = doc.revision == 0;
+        let writer = Writer { replace: doc.revision == 0, ..Writer::default() };
         Self {
             store,
             grant,
-            doc,
-            sizes: None,
-            replace,
-            supersede: None,
+            doc: RwLock::new(Arc::new(doc)),
+            writer: tokio::sync::Mutex::new(writer),
             closing: Arc::default(),
             record_effects: false,
         }
     }
 
-    pub(crate) fn doc(&self) -> &SessionDoc {
-        &self.doc
+    /// The document as it was last committed. Give it back before the next commit, which
+    /// else has to copy it.
+    pub(crate) fn doc(&self) -> Arc<SessionDoc> {
+        self.doc.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Sets this flag before a commit that gives the lease back.
@@ -60,20 +66,27 @@ impl Ledger {
         self.closing = closing;
     }
 
+    /// Lets [`records_effects`](Self::records_effects) say so.
     pub(crate) fn record_effects(&mut self) {
         self.record_effects = true;
     }
 
+    /// Whether effects are recorded before they are made.
+    pub(crate) fn records_effects(&self) -> bool {
+        self.record_effects
+    }
+
     /// The next commit writes this document in place of the stored one.
     pub(crate) fn replace(&mut self, doc: SessionDoc) {
-        self.doc = doc;
-        self.replace = true;
-        self.sizes = None;
+        *self.doc.get_mut().unwrap_or_else(PoisonError::into_inner) = Arc::new(doc);
+        let writer = self.writer.get_mut();
+        writer.replace = true;
+        writer.sizes = None;
     }
 
     /// The next commit keeps the stored document aside and puts this one in its place.
     pub(crate) fn supersede(&mut self, old: SessionDoc, new: SessionDoc) {
-        self.supersede = Some(old);
+        self.writer.get_mut().supersede = Some(old);
         self.replace(new);
     }
 
@@ -82,59 +95,51 @@ impl Ledger {
     /// When it fails nothing was written, and the ledger is not to be used any more, except
     /// after an error about the document itself, which is found before anything is done.
     pub(crate) async fn commit(
-        &mut self,
+        &self,
         mut delta: Delta,
         archive: &[ArchiveEntry],
         release: bool,
     ) -> Result<(), Error> {
-        self.check(&delta)?;
-        delta.replace |= self.replace;
-        delta.apply(&mut self.doc);
-        let base = self.doc.revision;
-        self.doc.revision += 1;
+        let mut writer = self.writer.lock().await;
+        writer.check(&*self.store, &self.doc(), &delta)?;
+        delta.replace |= writer.replace;
+        let (base, doc) = {
+            let mut held = self.doc.write().unwrap_or_else(PoisonError::into_inner);
+            let doc = Arc::make_mut(&mut held);
+            delta.apply(doc);
+            let base = doc.revision;
+            doc.revision += 1;
+            (base, held.clone())
+        };
         if release {
             self.closing.store(true, Ordering::Relaxed);
         }
         let commit = Commit {
             grant: &self.grant,
             base,
-            doc: &self.doc,
+            doc: &doc,
             delta: &delta,
             archive,
-            supersede: self.supersede.as_ref(),
+            supersede: writer.supersede.as_ref(),
             release,
         };
-        let span =
-            tracing::debug_span!("commit", session = %self.doc.id, revision = self.doc.revision);
+        let span = tracing::debug_span!("commit", session = %doc.id, revision = doc.revision);
         self.store.commit(&commit).instrument(span).await?;
-        self.replace = false;
-        self.supersede = None;
+        writer.replace = false;
+        writer.supersede = None;
         Ok(())
     }
+}
 
-    /// Records that a tool call begins, when the durability asks for it. Returns whether it
-    /// was begun before.
-    pub(crate) async fn begin_effect(
-        &mut self,
-        key: &str,
-        tool: &str,
-        now: Timestamp,
-    ) -> Result<bool, Error> {
-        if self.doc.effects.contains_key(key) {
-            return Ok(true);
-        }
-        if self.record_effects {
-            let mut effects = self.doc.effects.clone();
-            effects.insert(key.to_owned(), EffectRecord { tool: tool.to_owned(), at: now });
-            let delta = Delta { effects: Some(effects), updated_at: Some(now), ..Delta::default() };
-            self.commit(delta, &[], false).await?;
-        }
-        Ok(false)
-    }
-
+impl Writer {
     /// Checks that the document will not be too deep or too large.
-    fn check(&mut self, delta: &Delta) -> Result<(), Error> {
-        let replaced = self.replace.then_some(&self.doc);
+    fn check(
+        &mut self,
+        store: &dyn SessionStore,
+        doc: &SessionDoc,
+        delta: &Delta,
+    ) -> Result<(), Error> {
+        let replaced = self.replace.then_some(doc);
         let state = delta.state.iter().chain(replaced.map(|doc| &doc.state));
         let state = state.map(|value| ("state".to_owned(), value));
         let steps = delta.steps.iter().chain(replaced.into_iter().flat_map(|doc| &doc.steps));
@@ -146,12 +151,10 @@ impl Ledger {
         let context = context.map(|(key, value)| (format!("context.{key}"), value));
         for (path, value) in state.chain(steps).chain(input).chain(context) {
             if json::is_deeper_than(value, MAX_DEPTH) {
-                let session = self.doc.id.to_string();
+                let session = doc.id.to_string();
                 return Err(SessionError::TooDeep { session, path, limit: MAX_DEPTH }.into());
             }
         }
-        let store = &*self.store;
-        let doc = &self.doc;
         let sizes = self.sizes.get_or_insert_with(|| measure(store, doc));
         let mut changed: Vec<(String, u64)> = Vec::new();
         if let Some(state) = &delta.state {

@@ -53,23 +53,26 @@
 //! | [`flow`](mod@flow) | the hooks of a flow, its registry and its picture |
 //! | [`step`](mod@step) | the four kinds of steps and their contexts |
 //! | [`transition`] | what moves a flow |
+//! | [`effect`] | what an action does on the outside, once |
 //! | [`tool`](mod@tool) | tools, their arguments and the repair of those |
 //! | [`session`] | the session document and its migrations |
 //! | [`model`] | models, providers, how they are called |
 //! | [`store`] | where documents live |
 //! | [`event`], [`outcome`] | what a turn tells, and how it ends |
+//! | [`telemetry`] | spans and metrics of models and tools |
 //! | [`error`] | all errors |
 //! | `testing` (feature) | store conformance, schema snapshots, steps without an engine |
 //!
 //! # Features
 //!
 //! `macros` and `sqlite` are on by default; `mongodb` adds the MongoDB store, `providers` the
-//! models of real providers, and `testing` what tests need.
+//! models of real providers, `opentelemetry` metrics, and `testing` what tests need.
 
 // The macros name this crate `::flow_core`, in its own tests and examples too.
 #[allow(unused_extern_crates, reason = "only expanded code names it")]
 extern crate self as flow_core;
 
+pub mod effect;
 pub mod engine;
 pub mod error;
 pub mod event;
@@ -84,6 +87,7 @@ mod panic;
 pub mod session;
 pub mod step;
 pub mod store;
+pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod time;

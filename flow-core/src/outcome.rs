@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::session::{ErrorRecord, Question};
+use crate::session::{ErrorRecord, Interrupt, Question};
 
 /// How a turn ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,6 +30,11 @@ pub enum Outcome {
     Escalated {
         /// Why, in the words of the step.
         reason: String,
+    },
+    /// The step waits for people, signals or times; it goes on when one of them has come.
+    Suspended {
+        /// What it waits for.
+        interrupts: Vec<Interrupt>,
     },
     /// The turn failed; the session stays at its last commit and can go on from there.
     Failed {

@@ -5,8 +5,8 @@ pub use crate::flow::{Drive, Flow, FlowMeta, Graph, InitCx, MemoryPolicy, Restor
 pub use crate::id::SessionId;
 pub use crate::session::{Migrations, Question, SessionDoc};
 pub use crate::step::{
-    Action, ActionCx, Check, Collect, Crossing, Decide, Form, Gate, Prompt, Reply, Slot, Step,
-    StepCx,
+    Action, ActionCx, Check, Collect, Confirm, Crossing, Decide, Form, Gate, Prompt, Reply, Slot,
+    Step, StepCx,
 };
 pub use crate::tool::{ToolCall, ToolCx, ToolOutcome, ToolResult};
 pub use crate::transition::{Next, Transition};

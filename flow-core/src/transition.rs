@@ -31,6 +31,9 @@ pub enum Transition {
     HandOff(String),
     /// Parks the session for a person, for a reason.
     Escalate(String),
+    /// Puts the step aside until what it waits for has come. An action makes it by waiting
+    /// for a request, a signal or a time; nothing else can.
+    Suspend,
 }
 
 /// A way out of a step, as the registry and the graph know it.

@@ -189,6 +189,7 @@ pub fn flow(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// | key | meaning | default |
 /// | --- | --- | --- |
 /// | `reply`, `collect`, `action`, `decide` | the kind: which trait the step implements | one is required |
+/// | `confirm` | beside `decide`: the step asks a question of yes or no, and implements `Confirm` | a step that implements `Decide` |
 /// | `next(..)` | the ways out, see below | required |
 /// | `input = Type` | the payload that the step is entered with | `()` |
 /// | `tools` | registers the step's `#[tools]` block | no tools |

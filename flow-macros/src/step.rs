@@ -15,15 +15,16 @@ use crate::slot;
 
 const KINDS: [&str; 4] = ["reply", "collect", "action", "decide"];
 const WORDS: [&str; 4] = ["stay", "end", "hand_off", "escalate"];
-const KEYS: [&str; 12] = [
-    "reply", "collect", "action", "decide", "next", "input", "tools", "memory", "model", "id",
-    "alias", "crate",
+const KEYS: [&str; 13] = [
+    "reply", "collect", "action", "decide", "confirm", "next", "input", "tools", "memory", "model",
+    "id", "alias", "crate",
 ];
 
 /// What `#[step(..)]` says.
 #[derive(Default)]
 struct Args {
     kind: Option<Ident>,
+    confirm: Option<Ident>,
     next: Option<Vec<WayOut>>,
     input: Option<Type>,
     tools: Option<Ident>,
@@ -89,6 +90,10 @@ impl Args {
                         _ => args.kind = Some(key.clone()),
                     }
                 }
+                "confirm" => {
+                    args.confirm = Some(key.clone());
+                    attributes::word(key, input)?;
+                }
                 "next" => {
                     let example = "next(Checkout(Choice), Farewell, stay)";
                     let ways = attributes::list(key, example, input, |input| {
@@ -139,6 +144,14 @@ impl Args {
             errors.span(
                 Span::call_site(),
                 "`#[step]` needs the kind of the step: `reply`, `collect`, `action` or `decide`",
+            );
+        }
+        if let (Some(kind), Some(confirm)) = (&self.kind, &self.confirm)
+            && kind != "decide"
+        {
+            errors.at(
+                confirm,
+                format_args!("`confirm` is a way to decide, and the step is `{kind}`: write `decide, confirm`"),
             );
         }
         if self.next.is_none() {
@@ -349,6 +362,7 @@ impl Args {
         let name = match self.kind.as_ref().map(Ident::to_string).as_deref() {
             Some("collect") => "Collect",
             Some("action") => "Action",
+            Some("decide") if self.confirm.is_some() => "Confirm",
             Some("decide") => "Decide",
             _ => "Reply",
         };

@@ -67,7 +67,10 @@ impl Guest {
         };
         let (url, name) = (wanted("FLOW_TEST_BASE_URL"), wanted("FLOW_TEST_MODEL"));
         let key = std::env::var("FLOW_TEST_KEY").unwrap_or_else(|_| "none".to_owned());
-        let model = ProviderModel::builder(provider, name).base_url(url).key(key).build().unwrap();
+        // Servers that speak Anthropic's dialect beside their own mostly ignore its schemas.
+        let strict = provider != "anthropic";
+        let model = ProviderModel::builder(provider, name).base_url(url).key(key);
+        let model = model.structured_output(strict).build().unwrap();
         let requests: Arc<Mutex<Vec<ChatRequest>>> = Arc::default();
         let models =
             ModelCatalog::new().model("e2e::model", Heard { model, requests: requests.clone() });

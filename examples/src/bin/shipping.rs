@@ -19,7 +19,7 @@ use flow_core::{Engine, Error, TurnRequest};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 /// Ships parcels: asks for what it needs, lets the sender confirm, books, tells the tracking id.
-#[flow(id = "shipping", version = 1, steps(Details, Confirm, Book, Receipt), state = Shipment, tools)]
+#[flow(id = "shipping", version = 1, steps(Details, Check, Book, Receipt), state = Shipment, tools)]
 #[derive(Clone)]
 struct Shipping;
 
@@ -53,7 +53,7 @@ enum Speed {
 }
 
 /// Collects the shipment: each field is asked for until it is there.
-#[step(collect, next(Confirm))]
+#[step(collect, next(Check))]
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 struct Details {
     #[slot(whole_message, verbatim, ask = "Where shall the parcels go?")]
@@ -71,33 +71,29 @@ impl Collect for Details {
         cx.state.address = data.address;
         cx.state.parcels = data.parcels;
         cx.state.speed = data.speed;
-        Ok(DetailsNext::Confirm)
+        Ok(DetailsNext::Check)
     }
 }
 
 /// Lets the sender check the shipment before it costs money.
-#[step(collect, next(Book, Details))]
+#[step(decide, confirm, next(Book, Details))]
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
-struct Confirm {
-    #[slot(one_of("yes", "no"))]
-    answer: Option<String>,
-}
+struct Check;
 
-impl Collect for Confirm {
+impl Confirm for Check {
     type Flow = Shipping;
 
-    fn ask(&self, missing: &[&'static Slot], cx: &Cx<'_>) -> Question {
+    fn question(&self, cx: &Cx<'_>) -> String {
         let Shipment { address, parcels, speed, .. } = &cx.state;
-        let text = format!("{parcels} parcel(s) to {address}, {speed:?}. Book them? (yes or no)");
-        Question { text, ..missing[0].question() }
+        format!("{parcels} parcel(s) to {address}, {speed:?}. Book them? (yes or no)")
     }
 
-    async fn complete(&mut self, data: ConfirmData, cx: &mut Cx<'_>) -> Result<ConfirmNext> {
-        if data.answer == "no" {
+    async fn confirmed(&mut self, yes: bool, cx: &mut Cx<'_>) -> Result<CheckNext> {
+        if !yes {
             cx.say("All right, from the beginning.");
-            return Ok(ConfirmNext::Details);
+            return Ok(CheckNext::Details);
         }
-        Ok(ConfirmNext::Book)
+        Ok(CheckNext::Book)
     }
 }
 

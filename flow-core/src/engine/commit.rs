@@ -1,12 +1,12 @@
 //! What a turn has changed, made into commits.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::delivery::Answers;
 use super::run::Run;
 use crate::error::{Error, SessionError};
+use crate::event::Event;
 use crate::flow::Flow;
-use crate::ledger::Ledger;
 use crate::model::TokenUsage;
 use crate::outcome::Outcome;
 use crate::session::{
@@ -33,8 +33,7 @@ impl<F: Flow> Run<F> {
         ttl: Option<Duration>,
     ) -> Result<(), Error> {
         let (mut delta, archive) = self.build_delta(now, ttl)?;
-        let doc = self.ledger().doc();
-        if doc.waiting.is_some() {
+        if self.ledger().doc().waiting.is_some() {
             delta.waiting = Some(None);
         }
         self.commit(delta, archive, false).await
@@ -53,6 +52,9 @@ impl<F: Flow> Run<F> {
         let (status, waiting, ended) = match outcome {
             Outcome::Waiting { question } => {
                 (Status::Waiting, Some(Waiting::Message { question: question.clone() }), None)
+            }
+            Outcome::Suspended { interrupts } => {
+                (Status::Waiting, Some(Waiting::Interrupts { pending: interrupts.clone() }), None)
             }
             Outcome::Escalated { reason } => {
                 (Status::Waiting, Some(Waiting::Escalation { reason: reason.clone() }), None)
@@ -77,6 +79,7 @@ impl<F: Flow> Run<F> {
             };
             delta.turns = Appended { push: vec![record], keep: TURN_WINDOW };
         }
+        drop(doc);
         self.commit(delta, archive, true).await
     }
 
@@ -86,15 +89,45 @@ impl<F: Flow> Run<F> {
         archive: Option<ArchiveEntry>,
         release: bool,
     ) -> Result<(), Error> {
-        self.ledger_mut().commit(delta, archive.as_slice(), release).await?;
+        self.ledger().commit(delta, archive.as_slice(), release).await?;
         self.changes = Changes::default();
         self.scope.unsaved.clear();
         self.scope.usage = TokenUsage::default();
         Ok(())
     }
 
-    fn ledger_mut(&mut self) -> &mut Ledger {
-        self.scope.ledger.as_mut().expect("a turn has a ledger")
+    /// Commits the answers to what the step waited for, before it runs on with them.
+    pub(super) async fn resume(&mut self, answers: Answers) -> Result<(), Error> {
+        let requests = answers.over.into_iter().map(|(request, _)| request).collect();
+        self.scope.events.emit(|| Event::Resumed { requests });
+        let doc = self.ledger().doc();
+        let visit = Visit { turn: self.turn_id.clone(), ..doc.visit.clone() };
+        drop(doc);
+        let left = answers.left;
+        let waiting = (!left.is_empty()).then_some(Waiting::Interrupts { pending: left });
+        let delta = Delta {
+            status: Some(Status::Running),
+            visit: Some(visit),
+            effects: Some(self.scope.journal.records()),
+            waiting: Some(waiting),
+            updated_at: Some(self.core.clock.now()),
+            ..Delta::default()
+        };
+        self.commit(delta, None, false).await
+    }
+
+    /// Keeps the effects of a run that has failed, so that the turn which is sent again does
+    /// not make them again.
+    pub(super) async fn keep_effects(&self) -> Result<(), Error> {
+        let doc = self.ledger().doc();
+        let effects = self.scope.journal.kept();
+        if doc.visit.number != self.visit.number || doc.effects == effects {
+            return Ok(());
+        }
+        drop(doc);
+        let now = self.core.clock.now();
+        let delta = Delta { effects: Some(effects), updated_at: Some(now), ..Delta::default() };
+        self.ledger().commit(delta, &[], false).await
     }
 
     /// What differs from the document as it was last committed, and what moves out of it.
@@ -111,28 +144,29 @@ impl<F: Flow> Run<F> {
         }
         let name = &self.steps.at(self.cursor).info().name;
         delta.current_step = (doc.current_step != **name).then(|| name.to_string());
-        let under_way = self.pause.is_none();
+        let suspended = matches!(self.pause, Some(Outcome::Suspended { .. }));
+        let under_way = self.pause.is_none() || suspended;
         let visit = Visit {
             number: self.visit.number,
             entered: self.visit.entered,
             from: self.visit.from.clone(),
-            input: self.visit.input.to_json().map_err(|e| unwritable(doc, "visit.input", &e))?,
+            input: self.visit.input.to_json().map_err(|e| unwritable(&doc, "visit.input", &e))?,
             asked: self.scope.asked,
-            calls: self.scope.ordinal,
+            calls: self.scope.journal.base(),
+            said: self.scope.said,
             message: self.scope.message.clone().filter(|_| under_way),
-            turn: self.turn_id.clone().filter(|_| under_way),
+            heard: self.scope.last_message.clone().filter(|_| suspended),
+            turn: self.turn_id.clone().filter(|_| self.pause.is_none()),
         };
-        let calls = |visit: &Visit| (visit.number, visit.calls);
-        if !doc.effects.is_empty() && calls(&visit) != calls(&doc.visit) {
-            delta.effects = Some(BTreeMap::new());
-        }
+        let effects = self.scope.journal.records();
+        delta.effects = (doc.effects != effects).then_some(effects);
         delta.visit = (doc.visit != visit).then_some(visit);
-        let state = serde_json::to_value(&self.state).map_err(|e| unwritable(doc, "state", &e))?;
+        let state = serde_json::to_value(&self.state).map_err(|e| unwritable(&doc, "state", &e))?;
         delta.state = (doc.state != state).then_some(state);
         for (place, step) in self.live.iter().enumerate() {
             let Some(step) = step else { continue };
             let name = &self.steps.at(place).info().name;
-            let fields = step.save().map_err(|e| unwritable(doc, &format!("steps.{name}"), &e))?;
+            let fields = step.save().map_err(|e| unwritable(&doc, &format!("steps.{name}"), &e))?;
             if doc.steps.get(&**name) != Some(&fields) {
                 delta.steps.insert(name.to_string(), fields);
             }
@@ -157,10 +191,16 @@ impl<F: Flow> Run<F> {
         delta.edges = (doc.edges != edges).then_some(edges);
         delta.error = doc.error.is_some().then_some(None);
         // Whatever the session was to be woken for, it is awake now.
-        delta.wake_at = doc.wake_at.is_some().then_some(None);
+        let wake_at = match &self.pause {
+            Some(Outcome::Suspended { interrupts }) => {
+                interrupts.iter().filter_map(|interrupt| interrupt.deadline).min()
+            }
+            _ => None,
+        };
+        delta.wake_at = (doc.wake_at != wake_at).then_some(wake_at);
         let expires_at = ttl.map(|ttl| now.after(ttl));
         delta.expires_at = (doc.expires_at != expires_at).then_some(expires_at);
-        let archive = self.append_history(doc, &mut delta);
+        let archive = self.append_history(&doc, &mut delta);
         Ok((delta, archive))
     }
 

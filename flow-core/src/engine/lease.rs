@@ -8,12 +8,15 @@ use tokio::task::JoinHandle;
 
 use super::Core;
 use super::turn::cancelled;
-use crate::error::{Error, SessionError, StoreError};
+use crate::error::{EffectError, Error, SessionError, StoreError};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
 use crate::session::{Delta, ErrorRecord, Status};
 use crate::store::{Grant, SessionStore};
 use crate::time::Timestamp;
+
+/// How long after a failed turn a session that was due is due again.
+pub const WAKE_RETRY: Duration = Duration::from_secs(60);
 
 /// A lease while a turn runs: it is renewed in the background, and given back even when the
 /// turn is dropped in the middle.
@@ -120,7 +123,9 @@ async fn record_failure(
     // Documents that cannot be used as they are stay as they are. When the store is gone or
     // the lease is lost, the lease runs out by itself.
     let untouched = match error {
-        Error::Store(_) | Error::Build(_) => true,
+        Error::Store(_)
+        | Error::Build(_)
+        | Error::Effect(EffectError::NotWaiting { .. } | EffectError::Rejected { .. }) => true,
         Error::Session(error) => !matches!(
             error,
             SessionError::TooLarge { .. }
@@ -132,7 +137,11 @@ async fn record_failure(
     let stored = if untouched { None } else { store.load(session).await.ok().flatten() };
     let recorded = match stored {
         Some(doc) if doc.lease.token == grant.token => {
+            // A turn that was due and failed is tried again by a sweeper, if that may help.
+            let due = doc.wake_at.is_some_and(|wake_at| wake_at <= now);
+            let later = error.retryable().then(|| now.after(WAKE_RETRY));
             let delta = Delta {
+                wake_at: due.then_some(later),
                 // What has ended stays so.
                 status: doc.ended.is_none().then_some(Status::Failed),
                 error: Some(Some(ErrorRecord::from(error))),

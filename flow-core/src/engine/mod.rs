@@ -7,6 +7,7 @@
 
 mod build;
 mod commit;
+mod delivery;
 mod handle;
 mod lease;
 mod migrate;
@@ -15,6 +16,7 @@ mod request;
 mod restore;
 mod run;
 mod session;
+mod sweep;
 mod turn;
 
 use std::collections::BTreeMap;
@@ -23,10 +25,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use build::EngineBuilder;
+pub use delivery::Delivery;
 pub use handle::TurnHandle;
+pub use lease::WAKE_RETRY;
 pub use migrate::{MIGRATE_BATCH, MigrateEvent, MigrateOptions, MigrateReport};
 pub use request::{TurnOutcome, TurnRequest};
-pub use session::{SessionHandle, SweepReport};
+pub use session::SessionHandle;
+pub use sweep::{SWEEP_CONCURRENCY, SweepReport};
 
 use crate::error::{Error, TurnError};
 use crate::flow::{Flow, Graph};
@@ -53,10 +58,10 @@ pub enum Durability {
     /// One commit at the end of the turn. A crash repeats the whole turn. Fit for turns
     /// without effects on the outside.
     Turn,
-    /// As [`Crossing`](Self::Crossing), and also before each tool call of an action. A crash
-    /// repeats the step that was running; its tools learn from
-    /// [`ToolCx::is_repeated`](crate::tool::ToolCx::is_repeated) which calls may have done
-    /// their work already.
+    /// As [`Crossing`](Self::Crossing), and also before each [effect](crate::effect) of an
+    /// action. A crash repeats the step that was running, and the effects that ran; those
+    /// that are recorded as over are not done again. A tool that is called again learns it
+    /// from [`ToolCx::is_repeated`](crate::tool::ToolCx::is_repeated).
     Effect,
 }
 
@@ -71,11 +76,23 @@ pub struct Limits {
     /// The most crossings of one edge without new input from the user. They are counted
     /// through turns without a message too. Default: 10.
     pub edge_crossings: u32,
+    /// The most events that wait for the listener of a turn, as [`TurnHandle`] says.
+    /// Default: 1024; at least 1.
+    pub events: usize,
+    /// How long a turn waits in all for a listener that has as many to read. Default: 5
+    /// seconds.
+    pub listener_patience: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { message_bytes: 1024 * 1024, crossings: 50, edge_crossings: 10 }
+        Self {
+            message_bytes: 1024 * 1024,
+            crossings: 50,
+            edge_crossings: 10,
+            events: 1024,
+            listener_patience: Duration::from_secs(5),
+        }
     }
 }
 
@@ -98,6 +115,20 @@ impl Limits {
     #[must_use]
     pub fn edge_crossings(mut self, crossings: u32) -> Self {
         self.edge_crossings = crossings;
+        self
+    }
+
+    /// Sets [`events`](Self::events).
+    #[must_use]
+    pub fn events(mut self, events: usize) -> Self {
+        self.events = events;
+        self
+    }
+
+    /// Sets [`listener_patience`](Self::listener_patience).
+    #[must_use]
+    pub fn listener_patience(mut self, patience: Duration) -> Self {
+        self.listener_patience = patience;
         self
     }
 }
@@ -152,6 +183,25 @@ impl Engine {
         TurnHandle::spawn(self.core.clone(), flow, request)
     }
 
+    /// Delivers an answer to a request, or a signal, and runs the session on with it.
+    ///
+    /// The answer is committed before anything runs, so a crash after it loses nothing. To
+    /// follow the events, run a [`turn_of`](Self::turn_of) the flow with
+    /// [`TurnRequest::deliver`].
+    ///
+    /// # Errors
+    /// [`EffectError::NotWaiting`](crate::error::EffectError::NotWaiting) and
+    /// [`EffectError::Rejected`](crate::error::EffectError::Rejected), with which nothing has
+    /// changed; and those of a turn.
+    pub async fn deliver(
+        &self,
+        session: SessionId,
+        delivery: Delivery,
+    ) -> Result<TurnOutcome, Error> {
+        let flow = self.session(session.clone()).load().await?.flow.id;
+        self.turn_of(&flow, TurnRequest::new(session).deliver(delivery)).await
+    }
+
     /// One session: to look at it, to delete it, to read its transcript.
     pub fn session(&self, id: SessionId) -> SessionHandle {
         SessionHandle::new(self.core.clone(), id)
@@ -163,15 +213,6 @@ impl Engine {
     /// When the store cannot be reached.
     pub async fn sessions(&self, query: &ListQuery) -> Result<Vec<SessionSummary>, Error> {
         Ok(self.core.store.list(query).await?)
-    }
-
-    /// Frees the sessions whose worker died (those whose lease has ended without being given
-    /// back) and deletes those that have expired. Any number of engines may sweep at once.
-    ///
-    /// # Errors
-    /// When the store cannot be reached.
-    pub async fn sweep(&self) -> Result<SweepReport, Error> {
-        session::sweep(&*self.core.store).await
     }
 
     /// The picture of a registered flow.

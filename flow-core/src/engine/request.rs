@@ -2,9 +2,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use super::Delivery;
 use crate::id::SessionId;
 use crate::outcome::Outcome;
-use crate::session::Question;
+use crate::session::{Interrupt, Question};
 
 /// One turn to run.
 ///
@@ -24,6 +25,9 @@ pub struct TurnRequest {
     pub(crate) context: Map<String, Value>,
     pub(crate) owner: Option<String>,
     pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) delivery: Option<Delivery>,
+    /// Whether the turn is a sweeper's, for a session that is due.
+    pub(crate) wakes: bool,
 }
 
 impl TurnRequest {
@@ -37,7 +41,24 @@ impl TurnRequest {
             context: Map::new(),
             owner: None,
             labels: BTreeMap::new(),
+            delivery: None,
+            wakes: false,
         }
+    }
+
+    /// A turn for a session that is due.
+    pub(super) fn wake(session: SessionId) -> Self {
+        Self { wakes: true, ..Self::new(session) }
+    }
+
+    /// Delivers an answer in place of a message. Its
+    /// [`signal_id`](Delivery::signal_id) is the id of the turn.
+    #[must_use]
+    pub fn deliver(mut self, delivery: Delivery) -> Self {
+        self.message = None;
+        self.turn_id = delivery.turn_id();
+        self.delivery = Some(delivery);
+        self
     }
 
     /// What the user says.
@@ -108,6 +129,14 @@ impl TurnOutcome {
         match &self.outcome {
             Outcome::Waiting { question } => question.as_ref(),
             _ => None,
+        }
+    }
+
+    /// What the session waits for besides a message.
+    pub fn interrupts(&self) -> &[Interrupt] {
+        match &self.outcome {
+            Outcome::Suspended { interrupts } => interrupts,
+            _ => &[],
         }
     }
 

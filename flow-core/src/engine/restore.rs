@@ -83,7 +83,7 @@ pub(super) fn keep(ledger: &mut Ledger, kept: SessionDoc) {
 /// Puts the stored document aside and begins a new one in its place. Returns where the old
 /// one is kept.
 pub(super) fn supersede(ledger: &mut Ledger, new: SessionDoc, now: Timestamp) -> String {
-    let old = ledger.doc().clone();
+    let old = SessionDoc::clone(&ledger.doc());
     let count = old.superseded + 1;
     let new = SessionDoc {
         superseded: count,

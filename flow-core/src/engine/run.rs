@@ -3,22 +3,24 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use serde_json::Value;
 use tracing::Instrument as _;
 
 use super::commit::Changes;
 use super::{Core, Durability, TurnOutcome};
-use crate::error::{Error, Result, SessionError, StepError, TurnError};
+use crate::error::{EffectError, Error, Result, SessionError, StepError, TurnError};
 use crate::event::{Event, Rendered};
 use crate::flow::{Drive, Flow, MemoryPolicy, Steps};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
 use crate::message::{Message, Part, Role};
 use crate::outcome::Outcome;
-use crate::session::{MAIN_MEMORY, PathEntry, Question, Waiting};
+use crate::session::{Interrupt, MAIN_MEMORY, PathEntry, Question, Waiting};
 use crate::step::{
-    ActionCx, Arrival, DynStep, Effect, Scope, Speaker, StepCx, arrive, dispatch, read,
+    ActionCx, Arrival, DynStep, Effect, Kind, Ran, Scope, Speaker, StepCx, arrive, dispatch, read,
+    run_until_stuck,
 };
 use crate::transition::{Payload, Transition};
 
@@ -27,7 +29,7 @@ const TRAIL: usize = 8;
 
 /// A turn that runs.
 pub(super) struct Run<F: Flow> {
-    core: Arc<Core>,
+    pub(super) core: Arc<Core>,
     pub(super) flow: Arc<F>,
     pub(super) steps: Steps<F>,
     pub(super) digest: Arc<str>,
@@ -54,6 +56,15 @@ pub(super) struct Run<F: Flow> {
     pub(super) speakers: Vec<Option<Speaker>>,
     /// The caller's id of the turn.
     pub(super) turn_id: Option<String>,
+    /// What an action began its run with.
+    before: Option<Before>,
+}
+
+/// What an action begins a run with, and begins it with again when it has waited.
+struct Before {
+    state: Value,
+    fields: Value,
+    message: Option<String>,
 }
 
 /// The stay at the current step, with its payload as a value.
@@ -97,6 +108,7 @@ impl<F: Flow> Run<F> {
             restored: false,
             speakers: Vec::new(),
             turn_id: None,
+            before: None,
         };
         let doc = run.ledger().doc();
         let visit = doc.visit.clone();
@@ -115,7 +127,8 @@ impl<F: Flow> Run<F> {
 
     /// Counts crossings on from the last turn, since the user has said nothing new.
     pub(super) fn keep_edges(&mut self) {
-        let edges = self.ledger().doc().edges.iter().filter_map(|edge| {
+        let doc = self.ledger().doc();
+        let edges = doc.edges.iter().filter_map(|edge| {
             let from = self.steps.position(&edge.from)?;
             Some((from, self.steps.position(&edge.to)?, edge.count))
         });
@@ -168,6 +181,36 @@ impl<F: Flow> Run<F> {
         self.close().await
     }
 
+    /// Answers the user while a step waits, and runs nothing.
+    pub(super) async fn hold(
+        mut self,
+        interrupts: Vec<Interrupt>,
+        answers: bool,
+    ) -> Result<TurnOutcome, Error> {
+        if answers {
+            let flow = self.flow.clone();
+            let mut cx = StepCx::new(&*flow, &mut self.state, &mut self.scope);
+            let answer = flow.on_message_while_waiting(&interrupts, &mut cx).await;
+            let answer = answer.map_err(|error| TurnError::Hook {
+                flow: F::ID.to_owned(),
+                session: self.scope.session.to_string(),
+                hook: "on_message_while_waiting",
+                error,
+            })?;
+            let said = std::mem::take(&mut self.scope.said);
+            if let Some(text) = answer {
+                self.scope.effects.push(Effect::Say { text, rendered: Rendered::Engine });
+            }
+            self.flush_effects();
+            self.scope.said = said;
+        }
+        self.scope.events.emit(|| Event::Paused { interrupts: interrupts.clone() });
+        self.pause = Some(Outcome::Suspended { interrupts });
+        // The step has not run in this build of the flow.
+        self.digest = self.ledger().doc().flow.digest.as_str().into();
+        self.close().await
+    }
+
     /// Makes the last commit, which gives the lease back.
     pub(super) async fn close(mut self) -> Result<TurnOutcome, Error> {
         let outcome = self.pause.clone().ok_or_else(|| TurnError::Hook {
@@ -198,20 +241,14 @@ impl<F: Flow> Run<F> {
         self.wake(self.cursor)?;
         self.restored = self.visit.entered && !self.created;
         while self.pause.is_none() {
-            let calls = self.scope.ordinal;
             let transition = match self.step_once().await {
                 Ok(transition) => transition,
-                Err(error) => {
-                    // When it runs again, its tools get the same idempotency keys.
-                    self.scope.ordinal = calls;
-                    self.handle_error(error).await?
-                }
+                Err(error) => self.handle_error(error).await?,
             };
             if let Err(error) = self.act(transition).await {
                 match error {
                     Failure::Turn(error) => return Err(error),
                     Failure::Step(error) => {
-                        self.scope.ordinal = calls;
                         let transition = self.handle_error(error).await?;
                         self.act(transition).await.map_err(|error| error.into_error(self))?;
                     }
@@ -226,6 +263,7 @@ impl<F: Flow> Run<F> {
         let name = self.scope.step.clone();
         let span = tracing::debug_span!("step", step = %name, visit = self.visit.number);
         async {
+            self.scope.events.ready().await;
             if std::mem::take(&mut self.restored) {
                 self.restore().await?;
             }
@@ -236,16 +274,52 @@ impl<F: Flow> Run<F> {
                 self.visit.entered = true;
                 self.record_path();
             }
-            if self.flow.is_batch() {
+            let is_batch = self.flow.is_batch();
+            if is_batch || self.steps.at(self.cursor).info().kind == Kind::Action {
+                self.before = Some(self.remember()?);
+            }
+            if is_batch {
                 let flow = self.flow.clone();
+                let journal = self.scope.journal.clone();
                 let cx = StepCx::new(&*flow, &mut self.state, &mut self.scope);
-                return flow.spawn_steps(&mut ActionCx::new(cx)).await;
+                let mut cx = ActionCx::new(cx);
+                return match run_until_stuck(&journal, flow.spawn_steps(&mut cx)).await? {
+                    Ran::Over(transition) => Ok(transition),
+                    Ran::Waits(interrupts) => {
+                        self.scope.interrupts = interrupts;
+                        Ok(Transition::Suspend)
+                    }
+                };
             }
             let (step, mut cx) = self.current()?;
             dispatch(step, &mut cx).await
         }
         .instrument(span)
         .await
+    }
+
+    /// What the action at the cursor begins its run with.
+    fn remember(&self) -> Result<Before> {
+        let fields = match &self.live[self.cursor] {
+            Some(step) => step.save()?,
+            None => Value::Null,
+        };
+        let state = serde_json::to_value(&self.state)?;
+        Ok(Before { state, fields, message: self.scope.message.clone() })
+    }
+
+    /// Undoes what a run of the action at the cursor has done to its fields, to the shared
+    /// state and to the message, since it runs again from its beginning.
+    fn put_back(&mut self) -> Result<(), Error> {
+        let Some(Before { state, fields, message }) = self.before.take() else { return Ok(()) };
+        self.state = read(state).map_err(|misfit| self.unreadable("state", misfit))?;
+        let entry = self.steps.at(self.cursor);
+        let step = entry
+            .load(fields)
+            .map_err(|misfit| self.unreadable(&format!("steps.{}", entry.info().name), misfit))?;
+        self.live[self.cursor] = Some(step);
+        self.scope.message = message;
+        Ok(())
     }
 
     /// Runs the entry hooks of the current step. When they fail, the payload is still there
@@ -285,24 +359,36 @@ impl<F: Flow> Run<F> {
 
     /// Does what a transition says.
     async fn act(&mut self, transition: Transition) -> Result<(), Failure> {
-        self.flush_effects();
+        let said = self.flush_effects();
+        let suspends = matches!(transition, Transition::Suspend);
+        self.scope.said = if suspends { said } else { 0 };
         let name = self.scope.step.clone();
         match transition {
+            Transition::Suspend => {
+                self.put_back()?;
+                let interrupts = std::mem::take(&mut self.scope.interrupts);
+                self.scope.events.emit(|| Event::Paused { interrupts: interrupts.clone() });
+                self.pause = Some(Outcome::Suspended { interrupts });
+            }
             Transition::Stay => {
+                self.scope.journal.complete_run();
                 self.pause = Some(Outcome::Waiting { question: self.question.take() });
             }
             Transition::End(reason) => {
                 self.leave().await?;
+                self.scope.journal.enter(self.visit.number, name.clone());
                 self.scope.events.emit(|| Event::FlowEnd { reason: reason.clone() });
                 self.pause = Some(Outcome::Ended { reason });
             }
             Transition::HandOff(to) => {
                 self.leave().await?;
+                self.scope.journal.enter(self.visit.number, name.clone());
                 self.scope.events.emit(|| Event::Handoff { to: to.clone() });
                 self.scope.events.emit(|| Event::FlowEnd { reason: format!("handed off to {to}") });
                 self.pause = Some(Outcome::HandedOff { to });
             }
             Transition::Escalate(reason) => {
+                self.scope.journal.complete_run();
                 self.pause = Some(Outcome::Escalated { reason });
             }
             Transition::Go { step, input } => {
@@ -333,7 +419,7 @@ impl<F: Flow> Run<F> {
                 self.scope.step = target;
                 self.set_voice();
                 self.scope.visit = self.visit.number;
-                self.scope.ordinal = 0;
+                self.scope.journal.enter(self.visit.number, self.scope.step.clone());
                 self.scope.asked = 0;
                 self.scope.asked_fields.clear();
                 if self.core.durability != Durability::Turn {
@@ -355,10 +441,19 @@ impl<F: Flow> Run<F> {
         Ok(())
     }
 
-    /// Does to the conversation what the step has asked for.
-    fn flush_effects(&mut self) {
+    /// Does to the conversation what the step has asked for, but what was done already.
+    /// Returns how much that is, with what was done before.
+    fn flush_effects(&mut self) -> u32 {
         let step = self.scope.step.clone();
+        let mut said = 0;
         for effect in std::mem::take(&mut self.scope.effects) {
+            // Notes last until the turn ends, so they are left anew.
+            if !matches!(effect, Effect::Note(_)) {
+                said += 1;
+                if said <= self.scope.said {
+                    continue;
+                }
+            }
             let step = step.clone();
             match effect {
                 Effect::Say { text, rendered } => {
@@ -397,39 +492,55 @@ impl<F: Flow> Run<F> {
                 }
             }
         }
+        said.max(self.scope.said)
     }
 
     /// Lets the flow turn the error of a step into a transition.
     async fn handle_error(&mut self, error: StepError) -> Result<Transition, Error> {
         // A failed commit is not the step's failure: no transition can be committed either.
-        if self.scope.unrecorded {
+        if self.scope.unrecorded.load(Ordering::Relaxed) {
             return Err(self.step_error(error));
         }
-        self.scope.effects.clear();
+        self.scope.unsay();
         let flow = self.flow.clone();
         let mut cx = StepCx::new(&*flow, &mut self.state, &mut self.scope);
         match flow.on_error(&error, &mut cx).await {
             Ok(Some(transition)) => {
                 tracing::warn!(step = %self.scope.step, error = %error, "step failed, the flow goes on");
+                self.scope.journal.fail_run();
                 Ok(transition)
             }
-            Ok(None) => Err(self.step_error(error)),
-            Err(error) => Err(TurnError::Hook {
-                flow: F::ID.to_owned(),
-                session: self.scope.session.to_string(),
-                hook: "on_error",
-                error,
+            Ok(None) => {
+                self.keep_effects().await?;
+                Err(self.step_error(error))
             }
-            .into()),
+            Err(error) => {
+                self.keep_effects().await?;
+                Err(TurnError::Hook {
+                    flow: F::ID.to_owned(),
+                    session: self.scope.session.to_string(),
+                    hook: "on_error",
+                    error,
+                }
+                .into())
+            }
         }
     }
 
     fn step_error(&self, error: StepError) -> Error {
         // What the engine itself has found keeps its type. The same types may come from
         // stores and engines that the step uses on its own.
-        let unrecorded = self.scope.unrecorded;
+        let unrecorded = self.scope.unrecorded.load(Ordering::Relaxed);
         match error.into_source::<Error>() {
             Ok(error @ (Error::Store(_) | Error::Session(_))) if unrecorded => error,
+            Ok(Error::Effect(EffectError::Diverged(divergence)))
+                if self.ledger().doc().flow.digest != *self.digest =>
+            {
+                let before = self.ledger().doc().flow.digest.clone();
+                let after = self.digest.to_string();
+                EffectError::Drifted { before, after, divergence }.into()
+            }
+            Ok(Error::Effect(error @ EffectError::Diverged(_))) => error.into(),
             Ok(Error::Model(error)) => {
                 let place = format!("step `{}`", self.scope.step);
                 let error = Box::new(error);
@@ -515,7 +626,8 @@ impl<F: Flow> Run<F> {
     }
 
     fn runaway(&self) -> Error {
-        let path = self.ledger().doc().path.iter().chain(&self.changes.path);
+        let doc = self.ledger().doc();
+        let path = doc.path.iter().chain(&self.changes.path);
         let names: Vec<&str> = path.map(|entry| entry.step.as_str()).collect();
         let trail = names[names.len().saturating_sub(TRAIL)..].join(" > ");
         TurnError::CrossingBudget {

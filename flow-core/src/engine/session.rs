@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -5,11 +6,8 @@ use super::Core;
 use crate::error::{Error, SessionError, StoreError};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
-use crate::session::{Delta, SessionDoc, Visit, Waiting};
-use crate::store::{OpenRequest, SessionStore, Transcript};
-
-/// How many sessions one call of the store frees.
-const SWEEP_BATCH: usize = 100;
+use crate::session::{Delta, SessionDoc, Status, Visit, Waiting};
+use crate::store::{OpenRequest, Transcript};
 
 /// One session, from outside of its turns.
 #[derive(Clone)]
@@ -60,6 +58,77 @@ impl SessionHandle {
     /// [`StoreError::NotFound`] when there is no such session, [`StoreError::Busy`] while a
     /// turn works on it, [`SessionError::NotEscalated`] when nobody has taken over.
     pub async fn release(&self) -> Result<(), Error> {
+        self.change(|doc| match doc.waiting {
+            Some(Waiting::Escalation { .. }) => Ok(Delta {
+                // A form that has asked enough asks afresh.
+                visit: Some(Visit { asked: 0, ..doc.visit.clone() }),
+                waiting: Some(Some(Waiting::Message { question: None })),
+                ..Delta::default()
+            }),
+            _ => {
+                let status = doc.status.as_str();
+                Err(SessionError::NotEscalated { session: self.id.to_string(), status })
+            }
+        })
+        .await
+    }
+
+    /// Forgets what the current step has done and waits for, so that its next run begins anew,
+    /// in this build of the flow. For a session that fails with
+    /// [`EffectError::Diverged`](crate::error::EffectError::Diverged). Its effects are done
+    /// again, those that are the same as before with the same idempotency keys.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when there is no such session, [`StoreError::Busy`] while a
+    /// turn works on it, [`SessionError::Ended`] when it has ended.
+    pub async fn restart_step(&self) -> Result<(), Error> {
+        self.change(|doc| {
+            self.check_goes_on(doc)?;
+            // What was said stays said; the run says it again.
+            let visit = Visit { said: 0, ..doc.visit.clone() };
+            Ok(Delta {
+                visit: Some(visit),
+                effects: Some(BTreeMap::new()),
+                waiting: Some(Some(Waiting::Message { question: None })),
+                ..Delta::default()
+            })
+        })
+        .await
+    }
+
+    /// Ends the session where it stands. Nothing of its step runs any more.
+    ///
+    /// # Errors
+    /// As [`restart_step`](Self::restart_step).
+    pub async fn abandon(&self, reason: impl Into<String>) -> Result<(), Error> {
+        let reason = reason.into();
+        self.change(|doc| {
+            self.check_goes_on(doc)?;
+            Ok(Delta {
+                status: Some(Status::Completed),
+                ended: Some(Some(reason)),
+                waiting: Some(None),
+                ..Delta::default()
+            })
+        })
+        .await
+    }
+
+    fn check_goes_on(&self, doc: &SessionDoc) -> Result<(), SessionError> {
+        match &doc.ended {
+            Some(reason) => {
+                let (session, reason) = (self.id.to_string(), reason.clone());
+                Err(SessionError::Ended { session, reason })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Makes a change outside of a turn, under the lease.
+    async fn change(
+        &self,
+        make: impl FnOnce(&SessionDoc) -> Result<Delta, SessionError>,
+    ) -> Result<(), Error> {
         let doc = self.load().await?;
         let request = OpenRequest {
             id: &self.id,
@@ -69,29 +138,22 @@ impl SessionHandle {
             ttl: self.core.lease,
         };
         let opened = self.core.store.open(&request).await?;
-        let released = match opened.doc {
-            Some(doc) if matches!(doc.waiting, Some(Waiting::Escalation { .. })) => {
-                // A form that has asked enough asks afresh.
-                let visit = Visit { asked: 0, ..doc.visit.clone() };
-                let mut ledger = Ledger::new(self.core.store.clone(), opened.grant.clone(), doc);
-                let delta = Delta {
-                    visit: Some(visit),
-                    waiting: Some(Some(Waiting::Message { question: None })),
-                    updated_at: Some(self.core.clock.now()),
-                    ..Delta::default()
-                };
-                ledger.commit(delta, &[], true).await
-            }
-            Some(doc) => {
-                let status = doc.status.as_str();
-                Err(SessionError::NotEscalated { session: self.id.to_string(), status }.into())
-            }
+        let changed = match opened.doc {
+            Some(doc) => match make(&doc) {
+                Ok(delta) => {
+                    let updated_at = Some(self.core.clock.now());
+                    let delta = Delta { updated_at, ..delta };
+                    let store = self.core.store.clone();
+                    Ledger::new(store, opened.grant.clone(), doc).commit(delta, &[], true).await
+                }
+                Err(error) => Err(error.into()),
+            },
             None => Err(self.not_found().into()),
         };
-        if released.is_err() {
+        if changed.is_err() {
             self.core.store.release(&self.id, &opened.grant).await?;
         }
-        released
+        changed
     }
 
     fn not_found(&self) -> StoreError {
@@ -102,28 +164,5 @@ impl SessionHandle {
 impl fmt::Debug for SessionHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("SessionHandle").field(&self.id).finish()
-    }
-}
-
-/// What a sweep did.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SweepReport {
-    /// The sessions whose worker had died, and which are free now.
-    pub freed: Vec<SessionId>,
-    /// How many expired sessions were deleted.
-    pub expired: u64,
-}
-
-pub(super) async fn sweep(store: &dyn SessionStore) -> Result<SweepReport, Error> {
-    let mut report = SweepReport::default();
-    loop {
-        let swept = store.sweep(SWEEP_BATCH).await?;
-        let freed = swept.freed.len();
-        report.freed.extend(swept.freed);
-        report.expired += swept.expired;
-        if freed < SWEEP_BATCH {
-            return Ok(report);
-        }
     }
 }

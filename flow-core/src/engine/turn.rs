@@ -9,10 +9,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::build::{FlowSlot, check_steps};
+use super::delivery::answer;
 use super::lease::Held;
 use super::restore::{find_step, keep, migrate, new_doc, supersede};
 use super::run::Run;
 use super::{Core, Durability, TurnOutcome, TurnRequest};
+use crate::effect::Journal;
 use crate::error::{Error, IdError, SessionError, StepError, StoreError, TurnError};
 use crate::event::Event;
 use crate::flow::{Flow, InitCx, Restore, StepInfo, Steps, digest};
@@ -22,7 +24,7 @@ use crate::message::Role;
 use crate::model::{ModelSelection, TokenUsage};
 use crate::outcome::Outcome;
 use crate::panic::catch_panic;
-use crate::session::{Delta, ErrorRecord, MAIN_MEMORY, SessionDoc, Waiting};
+use crate::session::{Delta, ErrorRecord, MAIN_MEMORY, SessionDoc, Status, Waiting};
 use crate::step::{EventSink, Scope, Speaker};
 use crate::store::{Grant, OpenRequest, Opened};
 
@@ -130,6 +132,14 @@ async fn take_turn<F: Flow>(
         };
         let _ = tokio::time::timeout(patience(core), held.give_back()).await;
         return Ok(outcome);
+    }
+
+    if prepared.request.wakes {
+        let wake_at = opened.doc.as_ref().and_then(|doc| doc.wake_at);
+        if wake_at.is_none_or(|wake_at| wake_at > core.clock.now()) {
+            let _ = tokio::time::timeout(patience(core), held.give_back()).await;
+            return Err(TurnError::NotDue { session: session.to_string() }.into());
+        }
     }
 
     prepared.closing = held.closing.clone();
@@ -301,14 +311,14 @@ async fn work<F: Flow>(
                 let to = ledger.doc().version;
                 events.emit(|| Event::SessionMigrated { from: version, to });
             }
-            let kept =
-                flow.on_restore_session_doc(ledger.doc().clone()).await.map_err(|error| {
-                    TurnError::Hook {
-                        flow: F::ID.to_owned(),
-                        session: session.to_string(),
-                        hook: "on_restore_session_doc",
-                        error,
-                    }
+            let kept = flow
+                .on_restore_session_doc(SessionDoc::clone(&ledger.doc()))
+                .await
+                .map_err(|error| TurnError::Hook {
+                    flow: F::ID.to_owned(),
+                    session: session.to_string(),
+                    hook: "on_restore_session_doc",
+                    error,
                 })?;
             match kept {
                 Restore::Keep(doc) => keep(&mut ledger, *doc),
@@ -333,7 +343,7 @@ async fn work<F: Flow>(
     let tools = flow.define_tools(slot.tools.clone());
 
     let doc = ledger.doc();
-    let cursor = find_step(&steps, doc)?;
+    let cursor = find_step(&steps, &doc)?;
     let name = steps.at(cursor).info().name.clone();
     if created {
         events.emit(|| Event::SessionCreated { flow: F::ID.into(), version: F::VERSION });
@@ -352,22 +362,50 @@ async fn work<F: Flow>(
     // A turn that is sent again goes on from its last crossing: what the user said is in the
     // history already, and steps that have read it do not read it again.
     let resumed = request.turn_id.is_some() && doc.visit.turn == request.turn_id;
-    let unread = doc.visit.message.clone();
+    let pending = match &doc.waiting {
+        Some(Waiting::Interrupts { pending }) => pending.clone(),
+        _ => Vec::new(),
+    };
+    let delivery = request.delivery.as_ref().filter(|_| !resumed);
+    let answers = answer(session.as_str(), &pending, delivery, now).map_err(Error::from)?;
+    // A session that was interrupted after an answer was committed runs on with that.
+    let holds = !pending.is_empty()
+        && answers.over.is_empty()
+        && doc.status == Status::Waiting
+        && !request.wakes;
     let said = request.message.filter(|_| !resumed);
     let goes_on = said.is_none();
-    let message = said.clone().or(unread);
+    let mut message = doc.visit.message.clone();
+    let mut last_message = doc.visit.heard.clone().or_else(|| message.clone());
+    if pending.is_empty()
+        && let Some(said) = &said
+    {
+        message = Some(said.clone());
+        last_message.clone_from(&message);
+    }
+    let journal = Arc::new(Journal::default());
+    let visit = (session.as_str(), doc.visit.number, name.clone());
+    let strict = said.is_none() || !pending.is_empty();
+    journal.load(visit, doc.visit.calls, &doc.effects, strict);
+    for (request, outcome) in &answers.over {
+        journal.answer(request, outcome.clone());
+    }
+    let (visit, asked, said_before) = (doc.visit.number, doc.visit.asked, doc.visit.said);
+    drop(doc);
     let scope = Scope {
         session,
         turn,
         step: name,
-        visit: doc.visit.number,
-        ordinal: doc.visit.calls,
-        unrecorded: false,
-        last_message: message.clone(),
+        visit,
+        journal,
+        interrupts: Vec::new(),
+        unrecorded: AtomicBool::new(false),
+        last_message,
         message,
         asked_fields,
-        asked: doc.visit.asked,
+        asked,
         effects: Vec::new(),
+        said: said_before,
         notes: Vec::new(),
         context: merged,
         tools,
@@ -377,6 +415,7 @@ async fn work<F: Flow>(
         usage: TokenUsage::default(),
         events: events.clone(),
         now,
+        clock: core.clock.clone(),
         ledger: Some(ledger),
     };
     let mut run = Run::new(core.clone(), flow, steps, digest, cursor, scope, created)?;
@@ -386,11 +425,18 @@ async fn work<F: Flow>(
     if goes_on {
         run.keep_edges();
     }
+    let speaks = said.is_some();
     if let Some(message) = said {
         run.record_message(Role::User, message);
     }
     if let Some(reason) = run.escalation() {
         return run.park(reason).await;
+    }
+    if holds {
+        return run.hold(pending, speaks).await;
+    }
+    if !answers.over.is_empty() {
+        run.resume(answers).await?;
     }
     let flow = run.flow().clone();
     flow.run(&mut run).await.map_err(|error| match error.into_source::<Error>() {

@@ -1,7 +1,7 @@
 //! The error types of the whole crate.
 //!
 //! One enum per area ([`IdError`], [`BuildError`], [`SessionError`], [`StoreError`],
-//! [`ToolError`], [`TurnError`]), gathered in [`Error`]. Every error has a stable
+//! [`ToolError`], [`EffectError`], [`TurnError`]), gathered in [`Error`]. Every error has a stable
 //! [`code`](Error::code), says whether trying again can help ([`retryable`](Error::retryable))
 //! and maps to an HTTP [`status`](Error::status). No message carries a whole document.
 //!
@@ -9,6 +9,7 @@
 //! turns any error.
 
 mod build;
+mod effect;
 mod id;
 mod session;
 mod step;
@@ -17,6 +18,7 @@ mod tool;
 mod turn;
 
 pub use build::BuildError;
+pub use effect::{Divergence, EffectError};
 pub use id::IdError;
 pub use session::SessionError;
 pub use step::{Result, StepError};
@@ -63,6 +65,9 @@ pub enum Error {
     /// A tool call that failed.
     #[error(transparent)]
     Tool(#[from] ToolError),
+    /// An effect of an action that cannot be done, or an answer that nobody waits for.
+    #[error(transparent)]
+    Effect(#[from] EffectError),
     /// A model that gave no answer.
     #[error(transparent)]
     Model(#[from] ModelError),
@@ -80,6 +85,7 @@ impl Error {
             Self::Session(e) => e.code(),
             Self::Store(e) => e.code(),
             Self::Tool(e) => e.code(),
+            Self::Effect(e) => e.code(),
             Self::Model(e) => e.code(),
             Self::Turn(e) => e.code(),
         }
@@ -91,6 +97,7 @@ impl Error {
             Self::Id(_) | Self::Build(_) | Self::Session(_) => false,
             Self::Store(e) => e.retryable(),
             Self::Tool(e) => e.retryable(),
+            Self::Effect(e) => e.retryable(),
             Self::Model(e) => e.retryable(),
             Self::Turn(e) => e.retryable(),
         }
@@ -104,6 +111,7 @@ impl Error {
             Self::Session(e) => e.status(),
             Self::Store(e) => e.status(),
             Self::Tool(_) => 422,
+            Self::Effect(e) => e.status(),
             Self::Model(_) => 502,
             Self::Turn(e) => e.status(),
         }

@@ -114,6 +114,12 @@ pub enum TurnError {
         /// The steps that exist.
         known: String,
     },
+    /// A sweeper found that the session is not due any more.
+    #[error("session `{session}` is not due any more: another sweeper or a turn was faster")]
+    NotDue {
+        /// The session.
+        session: String,
+    },
     /// The turn was cancelled by its handle.
     #[error("the turn of session `{session}` was cancelled; the session stays at its last commit")]
     Cancelled {
@@ -135,6 +141,7 @@ impl TurnError {
             Self::Panicked { .. } => "panicked",
             Self::Model { error, .. } => error.code(),
             Self::UnknownTarget { .. } => "unknown-target",
+            Self::NotDue { .. } => "not-due",
             Self::Cancelled { .. } => "cancelled",
         }
     }
@@ -154,6 +161,7 @@ impl TurnError {
         match self {
             Self::UnknownFlow { .. } => 404,
             Self::MessageTooLarge { .. } => 413,
+            Self::NotDue { .. } => 409,
             Self::Cancelled { .. } => 499,
             _ => 500,
         }

@@ -9,7 +9,7 @@ use super::{FlowMeta, Steps};
 use crate::error::{Error, Result, StepError};
 use crate::id::SessionId;
 use crate::model::{CallPolicy, ModelSelection};
-use crate::session::{Migrations, SessionDoc};
+use crate::session::{Interrupt, Migrations, SessionDoc};
 use crate::step::{ActionCx, StepCx};
 use crate::tool::ToolDefinition;
 use crate::transition::Transition;
@@ -97,6 +97,20 @@ pub trait Flow: FlowMeta {
     /// How documents of older versions are brought up to date.
     fn migrations() -> Migrations {
         Migrations::new()
+    }
+
+    /// Runs when the user says something while a step waits for a request, a signal or a
+    /// time, and gives the answer to it; nothing for none. The message is kept in the history
+    /// either way, and no step gets it. Default: what is waited for.
+    fn on_message_while_waiting(
+        &self,
+        interrupts: &[Interrupt],
+        cx: &mut StepCx<'_, Self>,
+    ) -> impl Future<Output = Result<Option<String>>> + Send {
+        let _ = cx;
+        let titles: Vec<&str> = interrupts.iter().map(|i| i.display.title.as_str()).collect();
+        let answer = format!("I am still waiting: {}.", titles.join(", "));
+        async move { Ok(Some(answer)) }
     }
 
     /// Runs when a step has failed, and may say where to go instead of failing the turn.

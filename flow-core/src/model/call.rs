@@ -2,8 +2,14 @@ use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable as _};
 use futures_util::StreamExt as _;
+use tokio::time::{Instant, timeout_at};
 
 use super::{ChatModel, ChatRequest, ChatResponse, ModelError, ModelEvent};
+use crate::event::EventSink;
+use crate::telemetry::{ChatCall, chat};
+
+/// Longer than any call: the clock cannot hold every duration.
+const NEVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// How a model is called.
 ///
@@ -106,11 +112,12 @@ pub async fn complete(
             .await
             .unwrap_or_else(|_| Err(ModelError::Timeout { model: name.to_owned(), limit }))
     };
-    retry(name, policy, attempt).await
+    let call = ChatCall { model: name, request, conversation: None, stream: false };
+    chat(call, retry(name, policy, attempt)).await
 }
 
 /// Calls a model as a policy says, and tells its pieces as they come. `begin` is told each
-/// attempt.
+/// attempt. The time for which listeners have to be waited for is not the attempt's.
 ///
 /// # Errors
 /// As [`complete`].
@@ -119,26 +126,27 @@ pub(crate) async fn speak(
     name: &str,
     request: &ChatRequest,
     policy: &CallPolicy,
+    listeners: &EventSink,
     begin: &(dyn Fn() + Send + Sync),
     observe: &(dyn Fn(ModelEvent) + Send + Sync),
 ) -> Result<ChatResponse, ModelError> {
     let attempt = || async {
         begin();
-        let answer = async {
-            let mut events = model.stream(request).await?;
-            while let Some(event) = events.next().await {
-                match event? {
-                    ModelEvent::Done(response) => return Ok(*response),
-                    piece => observe(piece),
+        let limit = policy.attempt_timeout;
+        let late = |_| ModelError::Timeout { model: name.to_owned(), limit };
+        let mut deadline = Instant::now() + limit.min(NEVER);
+        let mut events = timeout_at(deadline, model.stream(request)).await.map_err(late)??;
+        while let Some(event) = timeout_at(deadline, events.next()).await.map_err(late)? {
+            match event? {
+                ModelEvent::Done(response) => return Ok(*response),
+                piece => {
+                    deadline += listeners.ready().await;
+                    observe(piece);
                 }
             }
-            let message = "the answer broke off".to_owned();
-            Err(ModelError::Connection { model: name.to_owned(), message })
-        };
-        let limit = policy.attempt_timeout;
-        tokio::time::timeout(limit, answer)
-            .await
-            .unwrap_or_else(|_| Err(ModelError::Timeout { model: name.to_owned(), limit }))
+        }
+        let message = "the answer broke off".to_owned();
+        Err(ModelError::Connection { model: name.to_owned(), message })
     };
     retry(name, policy, attempt).await
 }
@@ -167,7 +175,6 @@ where
 mod tests {
     use super::*;
     use crate::model::scripted::ScriptedModel;
-    use tokio::time::Instant;
 
     fn status(status: u16, retry_after: Option<Duration>) -> ModelError {
         ModelError::Status { model: "test::m".into(), status, message: "no".into(), retry_after }

@@ -1,7 +1,12 @@
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
+use super::cassette::CassetteError;
+
 /// Why a model gave no answer.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ModelError {
     /// The step has no model.
@@ -94,6 +99,10 @@ pub enum ModelError {
         /// [`CallPolicy::tool_rounds`](super::CallPolicy::tool_rounds).
         limit: u32,
     },
+    /// A recording cannot be made, or does not fit what is asked.
+    #[error(transparent)]
+    #[serde(skip)]
+    Cassette(#[from] CassetteError),
 }
 
 impl ModelError {
@@ -111,6 +120,7 @@ impl ModelError {
             Self::Refused { .. } => "model-refused",
             Self::Malformed { .. } => "model-malformed",
             Self::ToolRounds { .. } => "tool-rounds",
+            Self::Cassette(error) => error.code(),
         }
     }
 

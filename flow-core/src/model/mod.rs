@@ -1,11 +1,13 @@
 //! Models: what a flow speaks through.
 //!
 //! [`ChatModel`] is the contract. [`ScriptedModel`](scripted::ScriptedModel) answers from a
-//! script, for tests; [`provider`] speaks to real providers. A [`ModelCatalog`] finds the
+//! script, for tests; [`provider`] speaks to real providers; a [`cassette`] records them and
+//! replays what was recorded. A [`ModelCatalog`] finds the
 //! model that a [`ModelSelection`] names, and a [`CallPolicy`] says how often and how long a
 //! call is tried.
 
 mod call;
+pub mod cassette;
 mod catalog;
 mod error;
 #[cfg(feature = "providers")]
@@ -23,8 +25,11 @@ pub use request::{ChatRequest, OutputSchema, Sampling, ToolChoice};
 pub use response::{ChatResponse, FinishReason, ModelEvent, ModelStream, TokenUsage};
 pub use selection::{ModelSelection, ModelSelectionError};
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use futures_util::{StreamExt as _, stream};
+use serde::{Deserialize, Serialize};
 
 /// A model that takes part in a conversation.
 ///
@@ -60,8 +65,24 @@ pub trait ChatModel: Send + Sync + 'static {
     }
 }
 
+#[async_trait]
+impl<M: ChatModel + ?Sized> ChatModel for Arc<M> {
+    async fn complete(&self, request: &ChatRequest) -> Result<ChatResponse, ModelError> {
+        (**self).complete(request).await
+    }
+
+    async fn stream(&self, request: &ChatRequest) -> Result<ModelStream, ModelError> {
+        (**self).stream(request).await
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+}
+
 /// What a model can do by itself. What it cannot, the engine does in another way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Capabilities {
     /// It calls tools. Default: true.

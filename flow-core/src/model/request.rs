@@ -6,22 +6,28 @@ use crate::message::Message;
 use crate::tool::ToolDefinition;
 
 /// What a model is asked.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ChatRequest {
     /// The system prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
     /// The conversation, oldest message first.
     pub messages: Vec<Message>,
     /// The tools that the model may call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolDefinition>,
     /// Whether it may, must or must not call one.
+    #[serde(default, skip_serializing_if = "ToolChoice::is_auto")]
     pub tool_choice: ToolChoice,
     /// The form that the answer must have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<OutputSchema>,
     /// How the model picks its words.
+    #[serde(default, skip_serializing_if = "Sampling::is_default")]
     pub sampling: Sampling,
     /// Texts at which the answer ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stop: Vec<String>,
 }
 
@@ -90,8 +96,14 @@ pub enum ToolChoice {
     Tool(String),
 }
 
+impl ToolChoice {
+    fn is_auto(&self) -> bool {
+        *self == Self::Auto
+    }
+}
+
 /// The form of an answer.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OutputSchema {
     /// A name for the form: letters, digits, `_` and `-`.
     pub name: String,
@@ -125,6 +137,10 @@ pub struct Sampling {
 }
 
 impl Sampling {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Sets [`temperature`](Self::temperature).
     #[must_use]
     pub fn temperature(mut self, temperature: f64) -> Self {

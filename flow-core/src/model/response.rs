@@ -120,7 +120,8 @@ impl std::ops::AddAssign for TokenUsage {
 }
 
 /// A piece of an answer.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ModelEvent {
     /// More text.

@@ -4,6 +4,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
+use super::{EffectRecord, Interrupt};
 use crate::id::SessionId;
 use crate::message::Message;
 use crate::model::TokenUsage;
@@ -65,8 +66,8 @@ pub struct SessionDoc {
     /// How often each edge was crossed since the user last said something.
     #[serde(default)]
     pub edges: Vec<EdgeCount>,
-    /// Tool calls that were begun in this visit, by idempotency key. Written only with
-    /// `Durability::Effect`; empty once the step is left.
+    /// The effects of the action that runs or waits, by their keys; empty once its run is
+    /// over.
     #[serde(default)]
     pub effects: BTreeMap<String, EffectRecord>,
     /// What the session waits for.
@@ -221,10 +222,17 @@ pub struct Visit {
     /// new ones.
     #[serde(default, skip_serializing_if = "none")]
     pub calls: u32,
+    /// How much of what the action says in its run was said already, before it waited. The
+    /// run begins anew when it goes on, and does not say it again.
+    #[serde(default, skip_serializing_if = "none")]
+    pub said: u32,
     /// What the user said in the turn that led here and no step has consumed. Nothing once
-    /// that turn is over.
+    /// that turn is over, unless the step waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// What the user said in the turn in which the step began to wait, consumed or not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard: Option<String>,
     /// The caller's id of the turn that led here. Nothing once that turn is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<String>,
@@ -274,15 +282,6 @@ pub struct TurnRecord {
     pub at: Timestamp,
 }
 
-/// A tool call that was begun.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EffectRecord {
-    /// The tool.
-    pub tool: String,
-    /// When it was begun for the first time.
-    pub at: Timestamp,
-}
-
 /// How often one edge was crossed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EdgeCount {
@@ -309,6 +308,11 @@ pub enum Waiting {
     Escalation {
         /// Why.
         reason: String,
+    },
+    /// People, signals or times; the step goes on when one of them has come.
+    Interrupts {
+        /// What is waited for, in the order in which the step asked for it.
+        pending: Vec<Interrupt>,
     },
 }
 
@@ -348,12 +352,21 @@ pub struct ErrorRecord {
 
 impl From<&crate::Error> for ErrorRecord {
     fn from(error: &crate::Error) -> Self {
-        let mut message = error.to_string();
+        Self::new(error.code(), error.to_string(), error.retryable())
+    }
+}
+
+impl ErrorRecord {
+    fn new(code: &str, mut message: String, retryable: bool) -> Self {
         if message.len() > ERROR_BYTES {
             message.truncate(message.floor_char_boundary(ERROR_BYTES));
             message.push('…');
         }
-        Self { code: error.code().to_owned(), message, retryable: error.retryable() }
+        Self { code: code.to_owned(), message, retryable }
+    }
+
+    pub(crate) fn of_step(error: &crate::StepError) -> Self {
+        Self::new(error.code(), error.to_string(), error.retryable())
     }
 }
 

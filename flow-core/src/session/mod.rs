@@ -7,6 +7,8 @@
 
 mod delta;
 mod doc;
+mod effect;
+mod interrupt;
 mod migration;
 mod raw;
 #[cfg(feature = "testing")]
@@ -14,9 +16,11 @@ pub(crate) mod schema;
 
 pub use delta::{Appended, Delta, MemoryDelta};
 pub use doc::{
-    ArchiveEntry, ArchiveMark, ArchivedMessage, EdgeCount, EffectRecord, ErrorRecord, FlowRef,
-    Lease, Memory, PathEntry, Question, ReadError, SessionDoc, Status, TurnRecord, Visit, Waiting,
+    ArchiveEntry, ArchiveMark, ArchivedMessage, EdgeCount, ErrorRecord, FlowRef, Lease, Memory,
+    PathEntry, Question, ReadError, SessionDoc, Status, TurnRecord, Visit, Waiting,
 };
 pub use doc::{FORMAT, MAIN_MEMORY, PATH_WINDOW, TURN_WINDOW};
+pub use effect::{EffectKind, EffectOutcome, EffectRecord};
+pub use interrupt::{Display, Interrupt, Operation};
 pub use migration::Migrations;
 pub use raw::RawDoc;

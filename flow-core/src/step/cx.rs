@@ -1,22 +1,21 @@
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
-use tracing::Instrument as _;
 
 use super::{FlowMeta, Speaker};
-use crate::error::{Error, Result, ToolError};
-use crate::event::{Event, Rendered};
+use crate::effect::Journal;
+use crate::error::Result;
+use crate::event::{Event, EventSink, Rendered};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
 use crate::message::{Message, Part, Role};
 use crate::model::TokenUsage;
-use crate::session::Question;
-use crate::time::Timestamp;
-use crate::tool::{ToolCall, ToolCx, ToolDefinition};
+use crate::session::{Interrupt, Question};
+use crate::time::{Clock, Timestamp};
+use crate::tool::ToolDefinition;
 
 /// Something that a step does to the conversation. It is done with the transition that the
 /// step returns: a step that fails has said nothing.
@@ -47,10 +46,12 @@ pub(crate) struct Scope {
     pub(crate) turn: Arc<str>,
     pub(crate) step: Arc<str>,
     pub(crate) visit: u64,
-    /// How many tool calls the step has made in this visit, in earlier turns too.
-    pub(crate) ordinal: u32,
-    /// Whether the commit before a tool call has failed, so that none can follow.
-    pub(crate) unrecorded: bool,
+    /// The effects of the visit.
+    pub(crate) journal: Arc<Journal>,
+    /// What the step waits for, once it does.
+    pub(crate) interrupts: Vec<Interrupt>,
+    /// Whether the commit before an effect has failed, so that none can follow.
+    pub(crate) unrecorded: AtomicBool,
     /// What the user said and no step has consumed.
     pub(crate) message: Option<String>,
     /// What the user said in this turn.
@@ -60,6 +61,9 @@ pub(crate) struct Scope {
     /// How many questions the current step has asked in this visit.
     pub(crate) asked: u32,
     pub(crate) effects: Vec<Effect>,
+    /// How many of the first effects on the conversation were made already, by an earlier run
+    /// of the action that waited.
+    pub(crate) said: u32,
     pub(crate) notes: Vec<String>,
     pub(crate) context: Map<String, Value>,
     /// The tools of the flow, as `define_tools` has left them.
@@ -74,6 +78,7 @@ pub(crate) struct Scope {
     pub(crate) usage: TokenUsage,
     pub(crate) events: EventSink,
     pub(crate) now: Timestamp,
+    pub(crate) clock: Arc<dyn Clock>,
     /// The document; nothing for a step that is run outside of a turn.
     pub(crate) ledger: Option<Ledger>,
 }
@@ -82,30 +87,21 @@ impl Scope {
     /// The conversation as the step's memory holds it, oldest message first.
     pub(crate) fn history(&self) -> Vec<Message> {
         let doc = self.ledger.as_ref().map(Ledger::doc);
-        let saved = doc.and_then(|doc| doc.memory.get(self.namespace));
+        let saved = doc.as_ref().and_then(|doc| doc.memory.get(self.namespace));
         let saved = saved.map_or(&[][..], |memory| &memory.messages);
         let unsaved = self.unsaved.iter().filter(|(namespace, _)| *namespace == self.namespace);
         saved.iter().chain(unsaved.map(|(_, message)| message)).cloned().collect()
     }
 
+    /// Lets nothing come of what the step has said.
+    pub(crate) fn unsay(&mut self) {
+        self.effects.clear();
+        self.said = 0;
+    }
+
     /// A message for a request, before it has a place in the conversation.
     pub(crate) fn draft(&self, role: Role, parts: Vec<Part>) -> Message {
         Message { seq: 0, role, parts, at: self.now }
-    }
-}
-
-/// Where events go. Sending never waits: a turn is bounded by its budgets, so its events
-/// are too.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct EventSink(pub(crate) Option<mpsc::UnboundedSender<Event>>);
-
-impl EventSink {
-    /// Makes the event only when somebody listens.
-    pub(crate) fn emit(&self, event: impl FnOnce() -> Event) {
-        if let Some(sender) = &self.0 {
-            // A listener that went away does not concern the turn.
-            let _ = sender.send(event());
-        }
     }
 }
 
@@ -197,8 +193,9 @@ impl<'a, F: FlowMeta> StepCx<'a, F> {
         &self.scope.notes
     }
 
-    /// Tells listeners something at once. Not persisted, and told again when the step runs
-    /// again.
+    /// Tells listeners something at once. Not persisted, told again when the step runs again,
+    /// and left out for a listener that has [`Limits::events`](crate::engine::Limits::events)
+    /// to read.
     ///
     /// # Errors
     /// When the payload cannot be written as JSON.
@@ -228,73 +225,5 @@ impl<F: FlowMeta> fmt::Debug for StepCx<'_, F> {
             .field("step", &self.scope.step)
             .field("visit", &self.scope.visit)
             .finish_non_exhaustive()
-    }
-}
-
-/// What an action works with: all of [`StepCx`], and the tools of the flow.
-#[derive(Debug)]
-pub struct ActionCx<'a, F: FlowMeta>(StepCx<'a, F>);
-
-impl<'a, F: FlowMeta> ActionCx<'a, F> {
-    pub(crate) fn new(cx: StepCx<'a, F>) -> Self {
-        Self(cx)
-    }
-
-    /// Calls a tool of the flow.
-    ///
-    /// The tool gets an idempotency key made of the session, the visit and the place of the
-    /// call among the calls of this visit. When the step runs again after a crash, the same
-    /// call gets the same key.
-    ///
-    /// # Errors
-    /// What the tool returned, as `tool-failed`.
-    pub async fn tool<T: ToolCall<F>>(&mut self, call: T) -> Result<T::Output> {
-        let scope = &mut *self.0.scope;
-        let id = format!("{}:{}:{}:{}", scope.session, scope.visit, scope.ordinal, T::NAME);
-        scope.ordinal += 1;
-        let arguments = serde_json::to_value(&call).map_err(|e| {
-            Error::from(ToolError::Arguments {
-                tool: T::NAME.to_owned(),
-                path: ".".to_owned(),
-                reason: e.to_string(),
-            })
-        })?;
-        scope.events.emit(|| Event::ToolCall {
-            id: id.clone(),
-            tool: T::NAME.to_owned(),
-            arguments,
-        });
-        let mut cx = ToolCx::new(scope.session.clone(), &*scope.turn, &*scope.step, &*id);
-        if let Some(ledger) = &mut scope.ledger {
-            let begun = ledger.begin_effect(&id, T::NAME, scope.now).await;
-            scope.unrecorded |= begun.is_err();
-            if begun? {
-                cx = cx.begun_before();
-            }
-        }
-        let span = tracing::debug_span!("tool", tool = T::NAME, call = %id);
-        let result = call.call(self.0.flow, &cx).instrument(span).await;
-        self.0.scope.events.emit(|| {
-            let (result, failed) = match &result {
-                Ok(output) => (serde_json::to_value(output).unwrap_or(Value::Null), false),
-                Err(error) => (Value::String(error.to_string()), true),
-            };
-            Event::ToolResult { id, tool: T::NAME.to_owned(), result, failed }
-        });
-        Ok(result.map_err(Error::from)?)
-    }
-}
-
-impl<'a, F: FlowMeta> Deref for ActionCx<'a, F> {
-    type Target = StepCx<'a, F>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl<F: FlowMeta> DerefMut for ActionCx<'_, F> {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
     }
 }

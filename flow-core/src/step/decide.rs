@@ -13,6 +13,8 @@ use crate::error::Result;
 /// The verdict is made first, then acted on, so that what was decided and what follows from
 /// it can be tested apart.
 ///
+/// A question of yes or no that the user answers is a [`Confirm`](super::Confirm).
+///
 /// ```
 /// use flow_core::prelude::*;
 /// # #[flow(id = "f", steps(Hours))] #[derive(Clone)] struct Desk;

@@ -1,17 +1,21 @@
-use std::future::{Future, ready};
-use std::pin::Pin;
+use std::future::{Future, poll_fn, ready};
+use std::pin::{Pin, pin};
+use std::task::Poll;
 
 use serde_json::Value;
 
+use super::confirm::{Answer, question, read};
 use super::extract::{ask_also, fill, missing};
 use super::generate::{Failed, Generated, generate};
 use super::registry::{Misfit, read_into};
 use super::{
-    Action, ActionCx, Collect, Crossing, Decide, Effect, FlowMeta, Gate, Kind, Reply, Slot, Step,
-    StepCx, ToolHost, kind,
+    Action, ActionCx, Collect, Confirm, Crossing, Decide, Effect, FlowMeta, Gate, Kind, Reply,
+    Slot, Step, StepCx, ToolHost, kind,
 };
+use crate::effect::{Denied, Journal};
 use crate::error::{Error, Result, StepError};
 use crate::event::Rendered;
+use crate::session::Interrupt;
 use crate::transition::{Payload, Transition};
 
 /// The flow of a step.
@@ -148,6 +152,32 @@ macro_rules! forward_hooks {
     };
 }
 
+/// What came of a run of an action.
+pub(crate) enum Ran<T> {
+    Over(T),
+    Waits(Vec<Interrupt>),
+}
+
+/// Runs an action until it is over, or until it waits and none of its effects goes on. Then
+/// it is dropped.
+pub(crate) async fn run_until_stuck<T>(
+    journal: &Journal,
+    run: impl Future<Output = Result<T>>,
+) -> Result<Ran<T>> {
+    journal.begin_run();
+    let mut run = pin!(run);
+    let ran = poll_fn(|cx| match run.as_mut().poll(cx) {
+        Poll::Ready(result) => Poll::Ready(result.map(Ran::Over)),
+        Poll::Pending if journal.is_stuck() => Poll::Ready(Ok(Ran::Waits(journal.waiting()))),
+        Poll::Pending => Poll::Pending,
+    });
+    let ran = ran.await;
+    // What the code has done after it diverged does not count, whatever it returned.
+    let over = matches!(ran, Ok(Ran::Over(_)));
+    journal.check(over).map_err(Error::from)?;
+    ran
+}
+
 impl<S: Action> StepKind<S> for kind::Action {
     type Flow = S::Flow;
     const KIND: Kind = Kind::Action;
@@ -157,7 +187,25 @@ impl<S: Action> StepKind<S> for kind::Action {
         cx: &mut StepCx<'_, S::Flow>,
         next: &mut Option<S::Next>,
     ) -> Result<Option<Transition>> {
-        *next = Some(step.run(&mut ActionCx::new(cx.reborrow())).await?);
+        let journal = cx.scope.journal.clone();
+        let result = {
+            let mut cx = ActionCx::new(cx.reborrow());
+            run_until_stuck(&journal, step.run(&mut cx)).await
+        };
+        match result {
+            Ok(Ran::Over(way)) => *next = Some(way),
+            Ok(Ran::Waits(interrupts)) => {
+                cx.scope.interrupts = interrupts;
+                return Ok(Some(Transition::Suspend));
+            }
+            Err(error) => match error.downcast_ref::<Denied>().cloned() {
+                Some(denied) => match step.on_denied(&denied, cx).await? {
+                    Some(way) => *next = Some(way),
+                    None => return Err(error),
+                },
+                None => return Err(error),
+            },
+        }
         Ok(None)
     }
 
@@ -179,6 +227,47 @@ impl<S: Decide> StepKind<S> for kind::Decide {
     }
 
     forward_hooks!(Decide);
+}
+
+impl<S: Confirm> StepKind<S> for kind::Confirm {
+    type Flow = S::Flow;
+    const KIND: Kind = Kind::Decide;
+
+    async fn dispatch(
+        step: &mut S,
+        cx: &mut StepCx<'_, S::Flow>,
+        next: &mut Option<S::Next>,
+    ) -> Result<Option<Transition>> {
+        let message = cx.take_message();
+        let mut hint = None;
+        // What was said before the question is no answer to it.
+        if cx.scope.asked > 0
+            && let Some(message) = message
+        {
+            match read(step, &message, cx) {
+                Answer::Unclear => hint = Some(step.hint(cx)),
+                answer => {
+                    let way = step.confirmed(answer == Answer::Yes, cx).await?;
+                    if !S::is_stay(&way) {
+                        *next = Some(way);
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+        if step.max_turns().is_some_and(|most| cx.scope.asked >= most) {
+            let reason = format!("no clear answer after {} questions", cx.scope.asked);
+            return Ok(Some(Transition::Escalate(reason)));
+        }
+        if let Some(hint) = hint {
+            cx.feedback(hint);
+        }
+        let question = question(step, cx);
+        cx.ask(question);
+        Ok(Some(Transition::Stay))
+    }
+
+    forward_hooks!(Confirm);
 }
 
 impl<S> StepKind<S> for kind::Reply
@@ -334,7 +423,7 @@ pub(crate) async fn dispatch<F: FlowMeta>(
         Gate::Pass => Ok(step.leave()),
         Gate::Hold(reason) => {
             // What was to be done with the transition is not done.
-            cx.scope.effects.clear();
+            cx.scope.unsay();
             cx.feedback(reason);
             Ok(Transition::Stay)
         }

@@ -12,6 +12,7 @@ use crate::event::Event;
 use crate::message::{Message, Part, Role, ToolCallPart, ToolResultPart};
 use crate::model::{CallPolicy, ChatRequest, ModelError, Sampling, ToolChoice};
 use crate::panic::catch_panic;
+use crate::telemetry::{ToolSpan, execute_tool};
 use crate::tool::{ToolCx, ToolDefinition, ToolOutput, WayOut};
 use crate::transition::Transition;
 
@@ -195,6 +196,21 @@ async fn run_tool<F: FlowMeta>(
         let known: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         return Err(ToolError::Unknown { tool: call.name.clone(), known: known.join(", ") });
     }
+    let session = cx.scope.session.clone();
+    let conversation = session.as_str();
+    let span =
+        ToolSpan { tool: &call.name, id: &call.id, arguments: &call.arguments, conversation };
+    let value = |output: &ToolOutput| output.result.clone();
+    execute_tool(span, run_known_tool(step, cx, policy, own, call), value).await
+}
+
+async fn run_known_tool<F: FlowMeta>(
+    step: &mut dyn Spoken<F>,
+    cx: &mut StepCx<'_, F>,
+    policy: &CallPolicy,
+    own: bool,
+    call: &ToolCallPart,
+) -> Result<ToolOutput, ToolError> {
     let limit = policy.tool_timeout;
     let failed = |reason| ToolError::Failed { tool: call.name.clone(), reason, retryable: true };
     let arguments = call.arguments.clone();

@@ -99,6 +99,10 @@ pub mod kind {
     /// The step implements [`Decide`](super::super::Decide).
     #[derive(Debug)]
     pub enum Decide {}
+    /// The step implements [`Confirm`](super::super::Confirm). It is of the kind
+    /// [`Kind::Decide`](super::Kind::Decide).
+    #[derive(Debug)]
+    pub enum Confirm {}
 }
 
 /// What `#[step]` implements for a step: its names, its input and its ways out.

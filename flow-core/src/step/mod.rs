@@ -9,12 +9,15 @@
 //! | collect | [`Collect`] | fills a form |
 //! | action | [`Action`] | does work |
 //! | decide | [`Decide`] | branches on structured data |
+//! | decide, confirm | [`Confirm`] | asks a question of yes or no, and branches on the answer |
 //!
 //! [`Step`] is what `#[step]` implements: names, input, ways out. The kind's trait holds
 //! what a user overrides. Each method gets a [`StepCx`], an action an [`ActionCx`].
 
 mod action;
+mod action_cx;
 mod collect;
+pub mod confirm;
 mod cx;
 mod decide;
 mod driver;
@@ -28,12 +31,15 @@ pub mod resolve;
 mod slot;
 mod speaker;
 
+pub(crate) use crate::event::EventSink;
 pub use action::Action;
+pub use action_cx::{ActionCx, Answer, Approve};
 pub use collect::Collect;
-pub use cx::{ActionCx, StepCx};
-pub(crate) use cx::{Effect, EventSink, Scope};
+pub use confirm::Confirm;
+pub use cx::StepCx;
+pub(crate) use cx::{Effect, Scope};
 pub use decide::Decide;
-pub(crate) use driver::{Arrival, DynStep, arrive, dispatch};
+pub(crate) use driver::{Arrival, DynStep, Ran, arrive, dispatch, run_until_stuck};
 pub use driver::{FlowOf, StepKind};
 pub use generate::CHECK_RETRIES;
 

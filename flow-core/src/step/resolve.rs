@@ -100,7 +100,7 @@ fn is_negated(text: &[char], hits: &[Hit]) -> bool {
 
 /// A text without the differences that do not matter: case, and which character separates
 /// words.
-fn fold(text: &str) -> Vec<char> {
+pub(super) fn fold(text: &str) -> Vec<char> {
     let mut folded: Vec<char> = Vec::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -122,7 +122,7 @@ fn fold(text: &str) -> Vec<char> {
 }
 
 /// Whether a place in a text is between two characters of one word or number.
-fn is_inside_word(text: &[char], at: usize) -> bool {
+pub(super) fn is_inside_word(text: &[char], at: usize) -> bool {
     if at == 0 || at >= text.len() {
         return false;
     }
@@ -138,9 +138,13 @@ fn is_inside_word(text: &[char], at: usize) -> bool {
     decimal || (joins(before) && joins(after))
 }
 
-/// Whether a character is part of a word; combining accents are.
-fn is_word(c: char) -> bool {
-    c.is_alphanumeric() || matches!(c, '\u{300}'..='\u{36f}')
+/// Whether a character is part of a word; combining accents are, and what joins the
+/// consonants of Indian scripts.
+pub(super) fn is_word(c: char) -> bool {
+    c.is_alphanumeric()
+        || matches!(c, '\u{300}'..='\u{36f}')
+        // The nukta and the virama, at the same place in the block of each script.
+        || matches!(c, '\u{900}'..='\u{d7f}') && matches!(u32::from(c) & 0x7f, 0x3c | 0x4d)
 }
 
 /// Whether a character is of a script that does not put spaces between words.
@@ -399,6 +403,8 @@ mod tests {
             (words, "дай", Nothing),
             (words, "CAFÉ", value("café")),
             (words, "cafés", Nothing),
+            (&["न"], "न", value("न")),
+            (&["न"], "न्यू", Nothing),
             (east, "我要用現金付款", value("現金")),
             (east, "カードで", value("カード")),
             (east, "จ่ายด้วยบัตรครับ", value("บัตร")),

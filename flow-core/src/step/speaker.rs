@@ -7,6 +7,7 @@ use crate::event::Event;
 use crate::model::{
     CallPolicy, ChatModel, ChatRequest, ChatResponse, FinishReason, ModelError, ModelEvent, speak,
 };
+use crate::telemetry::{ChatCall, chat};
 
 /// A model that a step may speak through, and how it is called.
 #[derive(Clone)]
@@ -23,6 +24,7 @@ pub(super) async fn ask(
     request: &ChatRequest,
 ) -> Result<ChatResponse, ModelError> {
     let events = scope.events.clone();
+    events.ready().await;
     let step = scope.step.clone();
     let observe = |event: ModelEvent| {
         if let ModelEvent::TextDelta(text) = event {
@@ -35,8 +37,11 @@ pub(super) async fn ask(
         events.emit(|| Event::TextStart { step });
     };
     let name = &speaker.name;
-    let response = speak(&*speaker.model, name, request, &speaker.policy, &begin, &observe).await?;
-    scope.events.emit(|| Event::TextEnd { step: step.clone() });
+    let conversation = Some(scope.session.as_str());
+    let call = ChatCall { model: name, request, conversation, stream: true };
+    let speech = speak(&*speaker.model, name, request, &speaker.policy, &events, &begin, &observe);
+    let response = chat(call, speech).await?;
+    scope.events.emit(|| Event::TextEnd { step: step.clone(), finish: response.finish });
     let usage = response.usage;
     scope.usage += usage;
     scope.events.emit(|| Event::Usage { step: step.clone(), model: name.to_string(), usage });

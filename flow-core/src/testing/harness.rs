@@ -1,18 +1,18 @@
 //! Runs a single step, hook or tool in a plain `#[tokio::test]`, without an engine.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
 
-use crate::event::Event;
+use crate::event::{Event, EventStream, channel};
 use crate::flow::FlowMeta;
 use crate::id::SessionId;
 use crate::model::TokenUsage;
 use crate::session::MAIN_MEMORY;
-use crate::step::{ActionCx, Effect, EventSink, Scope, StepCx};
-use crate::time::{Clock, Timestamp};
+use crate::step::{ActionCx, Effect, Scope, StepCx};
+use crate::time::{Clock, SystemClock, Timestamp};
 
 /// A context for steps that run outside of a turn.
 ///
@@ -37,7 +37,7 @@ pub struct StepHarness<F: FlowMeta> {
     /// The state that all steps share.
     pub state: F::State,
     scope: Scope,
-    events: mpsc::UnboundedReceiver<Event>,
+    events: EventStream,
 }
 
 impl<F: FlowMeta> StepHarness<F> {
@@ -46,19 +46,21 @@ impl<F: FlowMeta> StepHarness<F> {
     /// # Panics
     /// Never: the name is a valid id.
     pub fn new(flow: F) -> Self {
-        let (sender, events) = mpsc::unbounded_channel();
+        let (sink, events) = channel(usize::MAX, Duration::ZERO);
         let scope = Scope {
             session: SessionId::new("test").expect("`test` is a valid id"),
             turn: "turn".into(),
             step: "Step".into(),
             visit: 1,
-            ordinal: 0,
-            unrecorded: false,
+            journal: Arc::default(),
+            interrupts: Vec::new(),
+            unrecorded: AtomicBool::new(false),
             message: None,
             last_message: None,
             asked_fields: Vec::new(),
             asked: 0,
             effects: Vec::new(),
+            said: 0,
             notes: Vec::new(),
             context: Map::new(),
             tools: F::tools(),
@@ -66,8 +68,9 @@ impl<F: FlowMeta> StepHarness<F> {
             namespace: MAIN_MEMORY,
             unsaved: Vec::new(),
             usage: TokenUsage::default(),
-            events: EventSink(Some(sender)),
+            events: sink,
             now: Timestamp::now(),
+            clock: Arc::new(SystemClock),
             ledger: None,
         };
         Self { flow, state: F::State::default(), scope, events }
@@ -114,7 +117,7 @@ impl<F: FlowMeta> StepHarness<F> {
 
     /// The events that were told since the last call.
     pub fn events(&mut self) -> Vec<Event> {
-        std::iter::from_fn(|| self.events.try_recv().ok()).collect()
+        std::iter::from_fn(|| self.events.try_next()).collect()
     }
 }
 

@@ -2,8 +2,8 @@ use std::any::Any;
 use std::fmt;
 use std::future::Future;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::{StepError, ToolError};
@@ -15,7 +15,7 @@ use crate::transition::Transition;
 pub type ToolResult<T, E = StepError> = Result<T, E>;
 
 /// A tool as a model sees it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolDefinition {
     /// Its persisted name.
     pub name: String,

@@ -115,3 +115,5 @@ snapshot!(flow_tools: tools, "flow",
     }
     "#
 );
+
+snapshot!(confirm_step: step, "decide, confirm, next(Book, stay)", "struct Check;");

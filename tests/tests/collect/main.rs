@@ -1,6 +1,8 @@
-//! Forms in conversation: what is asked, what is taken from an answer, and when it is done.
+//! Forms and confirmations in conversation: what is asked, what is taken from an answer, and
+//! when it is done.
 
 mod answers;
+mod confirm;
 mod limits;
 mod questions;
 mod trip;

@@ -138,20 +138,9 @@ async fn durability_effect_commits_before_each_tool_call() {
         ["open", "commit", "commit", "commit", "commit+release"]
     );
     let commits = commits(calls);
-    assert_eq!(commits[0].1.effects.keys().collect::<Vec<_>>(), ["s:1:0:touch"]);
+    assert_eq!(commits[0].1.effects.keys().collect::<Vec<_>>(), ["s:1:0:touch:44136fa355b3"]);
     assert_eq!(commits[1].1.effects.len(), 2);
     assert!(commits[2].1.effects.is_empty(), "the step is left");
-}
-
-#[tokio::test]
-async fn with_durability_effect_a_tool_learns_that_it_was_called_before() {
-    let setup = setup_with(Route::default(), |b| b.durability(Durability::Effect));
-    setup.turn(".").await.unwrap();
-    setup.turn("tool fail").await.unwrap_err();
-    setup.log.take();
-    setup.turn("tool b").await.unwrap();
-    let log = setup.log.take();
-    assert!(log.contains(&"touch s:1:0:touch repeated=true".to_owned()), "{log:?}");
 }
 
 #[tokio::test]

@@ -42,7 +42,8 @@ async fn the_tool_calls_of_a_later_turn_have_keys_of_their_own() {
         let setup = setup_with(Route::default(), |b| b.durability(durability));
         setup.turn("tool tool .").await.unwrap();
         setup.turn("tool .").await.unwrap();
-        let expected = [0, 1, 2].map(|n| format!("touch s:1:{n}:touch repeated=false"));
+        let expected =
+            [0, 1, 2].map(|n| format!("touch s:1:{n}:touch:44136fa355b3 repeated=false"));
         assert_eq!(keys(&setup.log), expected, "{durability:?}");
         let doc = setup.engine.session(session()).load().await.unwrap();
         assert!(doc.effects.is_empty(), "calls of runs that are over are not kept");
@@ -50,13 +51,13 @@ async fn the_tool_calls_of_a_later_turn_have_keys_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_run_that_failed_repeats_its_keys_even_when_the_flow_goes_on() {
+async fn a_run_that_failed_does_not_repeat_its_calls_even_when_the_flow_goes_on() {
     let relay = Relay { stays: true, ..Relay::default() };
     let (engine, _) = relay_engine(&relay, Durability::Crossing);
     relay.fails.store(true, Ordering::Relaxed);
     engine.turn::<Relay>(TurnRequest::new(session()).message("call")).await.unwrap();
     engine.turn::<Relay>(TurnRequest::new(session()).message("call")).await.unwrap();
-    assert_eq!(relay.log.take(), ["call s:1:0:call", "call s:1:0:call"]);
+    assert_eq!(relay.log.take(), ["call s:1:0:call:44136fa355b3"], "it is not made again");
 }
 
 #[tokio::test]

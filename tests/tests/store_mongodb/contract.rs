@@ -52,9 +52,7 @@ async fn a_delta_is_stored_as_it_is_applied_in_memory() {
             push: vec![flow_core::session::PathEntry { step: "B".into(), level: 0, at: at(7) }],
             keep: 0,
         },
-        effects: Some(
-            [("$1.x".to_owned(), EffectRecord { tool: "Charge".into(), at: at(8) })].into(),
-        ),
+        effects: Some([("$1.x".to_owned(), EffectRecord::tool("Charge", at(8)))].into()),
         ended: Some(Some("$done".into())),
         waiting: Some(Some(flow_core::session::Waiting::Escalation { reason: "$why".into() })),
         next_message: Some(5),

@@ -120,7 +120,9 @@ fn any_delta(dice: &mut fastrand::Rng, doc: &SessionDoc, round: u64) -> Delta {
             input: dice.bool().then(&mut value),
             asked: dice.u32(..),
             calls: dice.u32(..),
+            said: dice.u32(..),
             message: dice.bool().then(|| format!("said in {round}")),
+            heard: dice.bool().then(|| format!("heard in {round}")),
             turn: dice.bool().then(|| format!("turn {round}")),
         });
     }

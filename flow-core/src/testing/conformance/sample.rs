@@ -7,8 +7,8 @@ use crate::message::{Message, Role};
 use crate::model::TokenUsage;
 use crate::outcome::Outcome;
 use crate::session::{
-    ArchiveMark, EdgeCount, EffectRecord, ErrorRecord, FORMAT, FlowRef, Lease, MAIN_MEMORY, Memory,
-    PathEntry, Question, SessionDoc, Status, TurnRecord, Visit, Waiting,
+    ArchiveMark, EdgeCount, EffectOutcome, EffectRecord, ErrorRecord, FORMAT, FlowRef, Lease,
+    MAIN_MEMORY, Memory, PathEntry, Question, SessionDoc, Status, TurnRecord, Visit, Waiting,
 };
 use crate::time::Timestamp;
 
@@ -60,7 +60,9 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
             input: Some(json!({"room": 7})),
             asked: 1,
             calls: 2,
+            said: 3,
             message: Some("two nights".into()),
+            heard: Some("two nights, please".into()),
             turn: Some("m-1".into()),
         },
         state: json!({"room": 7, "guests": null}),
@@ -76,10 +78,16 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
         path: vec![path_entry(0), path_entry(1)],
         turns: vec![turn(1)],
         edges: vec![EdgeCount { from: "Explore".into(), to: "Checkout".into(), count: 1 }],
-        effects: BTreeMap::from([(
-            "a:2:0:charge".into(),
-            EffectRecord { tool: "charge".into(), at: time(1_000) },
-        )]),
+        effects: BTreeMap::from([
+            ("a:2:0:charge".into(), EffectRecord::tool("charge", time(1_000))),
+            ("a:2:1:book:0123".into(), {
+                let mut record = EffectRecord::tool("book", time(1_500));
+                record.arguments = Some("0123".into());
+                record.due = Some(time(9_000));
+                record.outcome = Some(EffectOutcome::Value(json!({"id": u64::MAX})));
+                record
+            }),
+        ]),
         waiting: Some(Waiting::Message { question: Some(question) }),
         wake_at: Some(far()),
         ended: None,

@@ -2,15 +2,20 @@
 //!
 //! Events are written as JSON objects with a kebab-case `type`. They are made in the order
 //! in which things happen and are not persisted; what persists is the session document.
+//! [`TurnHandle`](crate::engine::TurnHandle) says what happens to a listener that is slow.
+
+mod channel;
+
+pub(crate) use channel::{EventSink, EventStream, channel};
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::model::TokenUsage;
+use crate::model::{FinishReason, TokenUsage};
 use crate::outcome::Outcome;
-use crate::session::Question;
+use crate::session::{EffectKind, Interrupt, Question};
 
 /// Who wrote the text of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,10 +124,12 @@ pub enum Event {
         /// The text.
         text: String,
     },
-    /// A model's answer is complete.
+    /// A model's answer is complete. An attempt that failed has no end.
     TextEnd {
         /// The step that it speaks for.
         step: Arc<str>,
+        /// Why it ended.
+        finish: FinishReason,
     },
     /// What one call of a model cost.
     Usage {
@@ -189,6 +196,25 @@ pub enum Event {
     },
     /// The user is asked something.
     Question(Question),
+    /// An action has done an effect that is not a tool call.
+    Effect {
+        /// Its key.
+        id: String,
+        /// What it is.
+        kind: EffectKind,
+        /// Its name.
+        name: String,
+    },
+    /// The step waits for people, signals or times.
+    Paused {
+        /// What it waits for, with all that is needed to show it.
+        interrupts: Vec<Interrupt>,
+    },
+    /// A request was answered, or its time has come, and the step goes on.
+    Resumed {
+        /// The requests.
+        requests: Vec<String>,
+    },
     /// A step's own event.
     Custom {
         /// Its name.
@@ -205,6 +231,17 @@ pub enum Event {
     FlowEnd {
         /// Why.
         reason: String,
+    },
+    /// The listener was too slow, and here some events were left out. What the user is told
+    /// is never lost: a `message` holds the whole text of its deltas.
+    Lagged {
+        /// How many `text-delta`.
+        text_deltas: u64,
+        /// How many `custom`.
+        custom_events: u64,
+        /// How many others: only when far more wait than
+        /// [`Limits::events`](crate::engine::Limits::events).
+        other_events: u64,
     },
     /// Something failed.
     Error {
@@ -246,9 +283,13 @@ impl Event {
             Self::ToolResult { .. } => "tool-result",
             Self::CollectUpdate { .. } => "collect-update",
             Self::Question(_) => "question",
+            Self::Effect { .. } => "effect",
+            Self::Paused { .. } => "paused",
+            Self::Resumed { .. } => "resumed",
             Self::Custom { .. } => "custom",
             Self::Handoff { .. } => "handoff",
             Self::FlowEnd { .. } => "flow-end",
+            Self::Lagged { .. } => "lagged",
             Self::Error { .. } => "error",
             Self::TurnEnd { .. } => "turn-end",
         }

@@ -1,0 +1,50 @@
+//! Effects: what an action does on the outside, and how it is done once.
+//!
+//! An action is plain code that may be interrupted anywhere: by a crash, or because it waits
+//! for a person for three days. When it goes on, it *runs again from its beginning*, with
+//! the fields, the shared state and the message that it had. What it does through its
+//! [`ActionCx`](crate::step::ActionCx) is kept in a journal, in the session document: an effect that
+//! is over is not done again, its recorded outcome is given back. So the code comes to the
+//! place where it was, and goes on from there.
+//!
+//! # What is done how often
+//!
+//! | | [`Durability::Effect`] | [`Durability::Crossing`], [`Durability::Turn`] |
+//! | --- | --- | --- |
+//! | an effect that is over when the action waits | once | once |
+//! | an effect that is over when the turn fails | once | once |
+//! | an effect that is over when the process dies | once, if another effect has begun since; else again with the same key | again with the same key |
+//! | an effect that runs when the process dies | again with the same key | again with the same key |
+//!
+//! A tool that honours its [idempotency key](crate::tool::ToolCx::idempotency_key) is done
+//! exactly once in every case. The key is made of the session, the number of the visit, the
+//! place of the effect among those of the visit, its name and the digest of its arguments.
+//! Visits are never numbered twice in a session, so the same tool with the same arguments in
+//! a later visit has another key, and is called. The digest of the flow is not part of it: a
+//! program that was rebuilt while a call was under way must not make the call twice.
+//!
+//! # What the code of an action must keep to
+//!
+//! * It is deterministic between effects: what it does next depends on its fields, the
+//!   shared state, the message and the outcomes of effects alone. Time, randomness and
+//!   requests come through the context: `cx.now()`, `cx.uuid()`, `cx.run(..)`.
+//! * When it does something else than the journal says, the turn fails with
+//!   [`EffectError::Diverged`](crate::error::EffectError::Diverged), which names both; the session can be
+//!   [restarted](crate::engine::SessionHandle::restart_step) or
+//!   [abandoned](crate::engine::SessionHandle::abandon).
+//! * Effects may be made side by side with `join!`. Their places are taken in the order of
+//!   the calls in the code, whatever finishes first.
+//! * When every effect that runs waits for somebody, the action is put aside. Whatever else
+//!   it awaits at that moment is dropped.
+//!
+//! [`Durability::Effect`]: crate::engine::Durability::Effect
+//! [`Durability::Crossing`]: crate::engine::Durability::Crossing
+//! [`Durability::Turn`]: crate::engine::Durability::Turn
+
+mod decision;
+mod journal;
+mod request;
+
+pub use decision::{Approved, Decision, Denied};
+pub(crate) use journal::{Begun, Journal};
+pub use request::Request;

@@ -1,0 +1,536 @@
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{FlowMeta, Scope, StepCx};
+use crate::effect::{Approved, Begun, Decision, Denied, Journal, Request};
+use crate::error::{EffectError, Error, Result, StepError, ToolError};
+use crate::event::Event;
+use crate::session::{
+    Delta, Display, EffectKind, EffectOutcome, ErrorRecord, Interrupt, Operation,
+};
+use crate::telemetry::{ToolSpan, execute_tool};
+use crate::time::Timestamp;
+use crate::tool::{ToolCall, ToolCx};
+
+/// What an action works with: all of [`StepCx`], and [effects](crate::effect).
+///
+/// An effect is done once, however often the action runs until it is over. Effects may be
+/// made side by side with `join!`.
+#[derive(Debug)]
+pub struct ActionCx<'a, F: FlowMeta>(StepCx<'a, F>);
+
+impl<'a, F: FlowMeta> ActionCx<'a, F> {
+    pub(crate) fn new(cx: StepCx<'a, F>) -> Self {
+        Self(cx)
+    }
+
+    /// Calls a tool of the flow.
+    ///
+    /// The tool gets an [idempotency key](ToolCx::idempotency_key). When the action runs
+    /// again, the recorded result is given back; a call of which no result is recorded is made
+    /// again with the same key.
+    ///
+    /// # Errors
+    /// What the tool returned, as `tool-failed`.
+    pub fn tool<T: ToolCall<F>>(&self, call: T) -> impl Future<Output = Result<T::Output>> + Send {
+        let scope = &*self.0.scope;
+        let arguments = serde_json::to_value(&call).map_err(|e| ToolError::Arguments {
+            tool: T::NAME.to_owned(),
+            path: ".".to_owned(),
+            reason: e.to_string(),
+        });
+        let begun = arguments.map(|arguments| {
+            let begun = scope.begin(EffectKind::Tool, T::NAME, Some(&arguments));
+            (begun, arguments)
+        });
+        let flow = self.0.flow;
+        async move {
+            let (begun, arguments) = begun.map_err(Error::from)?;
+            let work = |key: String, repeated: bool| async move {
+                scope.events.emit(|| Event::ToolCall {
+                    id: key.clone(),
+                    tool: T::NAME.to_owned(),
+                    arguments: arguments.clone(),
+                });
+                let mut cx = ToolCx::new(scope.session.clone(), &*scope.turn, &*scope.step, &*key);
+                if repeated {
+                    cx = cx.begun_before();
+                }
+                let span = ToolSpan {
+                    tool: T::NAME,
+                    id: &key,
+                    arguments: &arguments,
+                    conversation: scope.session.as_str(),
+                };
+                let value =
+                    |output: &T::Output| serde_json::to_value(output).unwrap_or(Value::Null);
+                let result = execute_tool(span, call.call(flow, &cx), value).await;
+                scope.events.emit(|| {
+                    let (result, failed) = match &result {
+                        Ok(output) => (value(output), false),
+                        Err(error) => (Value::String(error.to_string()), true),
+                    };
+                    Event::ToolResult { id: key, tool: T::NAME.to_owned(), result, failed }
+                });
+                result.map_err(|error| ErrorRecord::from(&Error::from(error)))
+            };
+            scope.perform(T::NAME, begun?, work).await
+        }
+    }
+
+    /// Does something on the outside that is not a tool. `name` says what, in errors and in
+    /// the journal.
+    ///
+    /// # Errors
+    /// What `work` returned.
+    ///
+    /// ```
+    /// # use flow_core::prelude::*;
+    /// # #[flow(id = "f", steps(Fetch))] #[derive(Clone)] struct Desk;
+    /// # impl Flow for Desk {}
+    /// # async fn quote() -> std::io::Result<u32> { Ok(120) }
+    /// # #[step(action, next(end))]
+    /// # #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    /// # struct Fetch;
+    /// # impl Action for Fetch {
+    /// # type Flow = Desk;
+    /// async fn run(&mut self, cx: &mut ActionCx<'_, Desk>) -> Result<FetchNext> {
+    ///     let price = cx.run("quote", || quote()).await?; // asked once
+    ///     cx.say(format!("{price} euros"));
+    ///     Ok(FetchNext::End("quoted".into()))
+    /// }
+    /// # }
+    /// ```
+    pub fn run<T, E, W>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> W + Send,
+    ) -> impl Future<Output = Result<T>> + Send
+    where
+        T: Serialize + DeserializeOwned + Send,
+        E: Into<StepError>,
+        W: Future<Output = Result<T, E>> + Send,
+    {
+        let scope = &*self.0.scope;
+        let begun = scope.begin(EffectKind::Run, name, None);
+        let name = name.to_owned();
+        async move {
+            let work =
+                |_, _| async { work().await.map_err(|error| ErrorRecord::of_step(&error.into())) };
+            scope.perform(&name, begun?, work).await
+        }
+    }
+
+    /// The time, by the engine's clock. When the action runs again it is the same.
+    pub fn now(&self) -> Timestamp {
+        let scope = &*self.0.scope;
+        scope.take(EffectKind::Now, || scope.clock.now())
+    }
+
+    /// A fresh random UUID. When the action runs again it is the same.
+    pub fn uuid(&self) -> String {
+        self.0.scope.take(EffectKind::Uuid, || uuid::Uuid::new_v4().to_string())
+    }
+
+    /// A random number, not fit for secrets. When the action runs again it is the same.
+    pub fn random(&self) -> u64 {
+        self.0.scope.take(EffectKind::Random, || fastrand::u64(..))
+    }
+
+    /// Pauses, durably: the session is put aside, and a [sweeper](crate::Engine::sweep) takes
+    /// it up again.
+    ///
+    /// # Errors
+    /// When the journal says something else.
+    pub fn sleep(&self, pause: Duration) -> impl Future<Output = Result<()>> + Send {
+        let scope = &*self.0.scope;
+        let arguments = Value::from(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
+        let begun = scope.begin(EffectKind::Sleep, "sleep", Some(&arguments));
+        async move { scope.rest(begun?, || scope.clock.now().after(pause)).await }
+    }
+
+    /// Pauses until a time, durably. A time that has passed is no pause.
+    ///
+    /// # Errors
+    /// When the journal says something else.
+    pub fn sleep_until(&self, time: Timestamp) -> impl Future<Output = Result<()>> + Send {
+        let scope = &*self.0.scope;
+        let arguments = Value::from(time.as_millis());
+        let begun = scope.begin(EffectKind::Sleep, "sleep", Some(&arguments));
+        async move { scope.rest(begun?, || time).await }
+    }
+
+    /// Waits, durably, until a person has approved. See [`Approve`].
+    pub fn approve(&self, request: impl Into<Request>) -> Approve<'_> {
+        let request = request.into();
+        let Request { display, operation, .. } = &request;
+        let arguments = operation.as_ref().map(|operation| {
+            Value::from(vec![operation.tool.clone(), operation.argument_hash.clone()])
+        });
+        let begun =
+            self.0.scope.begin(EffectKind::Approval, &display.title.clone(), arguments.as_ref());
+        Approve { scope: self.0.scope, begun, request }
+    }
+
+    /// Waits, durably, for a signal from the outside with a payload of a type.
+    pub fn signal<T: DeserializeOwned + JsonSchema>(&self, name: &str) -> Answer<'_, T> {
+        Answer::new(self.0.scope, EffectKind::Signal, name, Vec::new(), schema::<T>())
+    }
+
+    /// Waits, durably, until a person has chosen one of the options.
+    pub fn choose<O: Into<String>>(
+        &self,
+        title: &str,
+        options: impl IntoIterator<Item = O>,
+    ) -> Answer<'_, String> {
+        let options = options.into_iter().map(Into::into).collect();
+        Answer::new(self.0.scope, EffectKind::Choice, title, options, None)
+    }
+
+    /// Waits, durably, until a person has given data of a type.
+    pub fn input<T: DeserializeOwned + JsonSchema>(&self, title: &str) -> Answer<'_, T> {
+        Answer::new(self.0.scope, EffectKind::Input, title, Vec::new(), schema::<T>())
+    }
+}
+
+fn schema<T: JsonSchema>() -> Option<Value> {
+    Some(schemars::schema_for!(T).into())
+}
+
+impl<'a, F: FlowMeta> Deref for ActionCx<'a, F> {
+    type Target = StepCx<'a, F>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<F: FlowMeta> DerefMut for ActionCx<'_, F> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+/// A request for approval, to be awaited.
+///
+/// ```
+/// # use flow_core::prelude::*;
+/// # use flow_core::effect::Decision;
+/// # #[flow(id = "f", steps(Pay))] #[derive(Clone)] struct Desk;
+/// # impl Flow for Desk {}
+/// # #[step(action, next(end))]
+/// # #[derive(Default, Serialize, Deserialize, JsonSchema)]
+/// # struct Pay;
+/// # impl Action for Pay {
+/// # type Flow = Desk;
+/// # async fn run(&mut self, cx: &mut ActionCx<'_, Desk>) -> Result<PayNext> {
+/// cx.approve("charge 120 euros").await?; // a denial ends the run, see `Action::on_denied`
+/// match cx.approve("ship at once").decision().await? {
+///     Decision::Approved(_) => cx.say("It ships at once."),
+///     Decision::Denied(denied) => cx.say(format!("It ships later: {denied}.")),
+/// }
+/// # Ok(PayNext::End("paid".into()))
+/// # }
+/// # }
+/// ```
+#[must_use = "nobody is asked before it is awaited"]
+pub struct Approve<'a> {
+    scope: &'a Scope,
+    begun: Result<Begun, StepError>,
+    request: Request,
+}
+
+impl Approve<'_> {
+    /// The decision as a value: a denial is not an error.
+    ///
+    /// # Errors
+    /// When the journal says something else.
+    pub async fn decision(self) -> Result<Decision> {
+        let Request { display, deadline, approve_on_expiry, operation } = self.request;
+        let reason = Some("nobody decided before the deadline".to_owned());
+        let expired = if approve_on_expiry {
+            Decision::Approved(Approved { by: None, reason })
+        } else {
+            Decision::Denied(Denied { by: None, reason })
+        };
+        let name = display.title.clone();
+        let wait = Wait {
+            kind: EffectKind::Approval,
+            name: name.clone(),
+            display,
+            allowed: vec!["approved".to_owned(), "denied".to_owned()],
+            response_schema: None,
+            deadline,
+            on_expiry: deadline
+                .map(|_| serde_json::to_value(expired).map(EffectOutcome::Value))
+                .transpose()?,
+            operation,
+        };
+        let value = self.scope.wait(self.begun?, wait).await?;
+        read(&name, value)
+    }
+}
+
+impl<'a> IntoFuture for Approve<'a> {
+    type Output = Result<Approved>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Result<Approved>> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { Ok(self.decision().await?.into_result()?) })
+    }
+}
+
+impl fmt::Debug for Approve<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Approve").field("request", &self.request).finish_non_exhaustive()
+    }
+}
+
+/// A signal, choice or input that is waited for, to be awaited.
+#[must_use = "nobody is asked before it is awaited"]
+pub struct Answer<'a, T> {
+    scope: &'a Scope,
+    begun: Result<Begun, StepError>,
+    wait: Wait,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<'a, T: DeserializeOwned> Answer<'a, T> {
+    fn new(
+        scope: &'a Scope,
+        kind: EffectKind,
+        name: &str,
+        allowed: Vec<String>,
+        response_schema: Option<Value>,
+    ) -> Self {
+        let begun = scope.begin(kind, name, None);
+        let display = Display { title: name.to_owned(), description: String::new() };
+        let wait = Wait {
+            kind,
+            name: name.to_owned(),
+            display,
+            allowed,
+            response_schema,
+            deadline: None,
+            on_expiry: None,
+            operation: None,
+        };
+        Self { scope, begun, wait, value: PhantomData }
+    }
+
+    /// Says more to the person who is asked.
+    pub fn description(mut self, text: impl Into<String>) -> Self {
+        self.wait.display.description = text.into();
+        self
+    }
+
+    /// How long it is waited for. After that it is the error
+    /// [`EffectError::Expired`]. Default: for ever.
+    pub fn deadline(mut self, limit: Duration) -> Self {
+        self.wait.deadline = Some(limit);
+        self
+    }
+}
+
+impl<'a, T: DeserializeOwned + 'a> IntoFuture for Answer<'a, T> {
+    type Output = Result<T>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { scope, begun, wait, .. } = self;
+        Box::pin(async move {
+            let name = wait.name.clone();
+            read(&name, scope.wait(begun?, wait).await?)
+        })
+    }
+}
+
+impl<T> fmt::Debug for Answer<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer").field("name", &self.wait.name).finish_non_exhaustive()
+    }
+}
+
+/// What is waited for.
+struct Wait {
+    kind: EffectKind,
+    name: String,
+    display: Display,
+    allowed: Vec<String>,
+    response_schema: Option<Value>,
+    deadline: Option<Duration>,
+    on_expiry: Option<EffectOutcome>,
+    operation: Option<Operation>,
+}
+
+/// Takes a request back when its future is dropped.
+struct Waiting<'a>(&'a Journal, u32);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.stop_waiting(self.1);
+    }
+}
+
+fn read<T: DeserializeOwned>(effect: &str, value: Value) -> Result<T> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let effect = format!("`{effect}`");
+        Error::from(EffectError::Unreadable { effect, reason: error.to_string() }).into()
+    })
+}
+
+fn outcome_of(outcome: EffectOutcome) -> Result<Value> {
+    match outcome {
+        EffectOutcome::Value(value) => Ok(value),
+        EffectOutcome::Error(error) => Err(Error::from(EffectError::Failed { error }).into()),
+    }
+}
+
+impl Scope {
+    fn begin(&self, kind: EffectKind, name: &str, arguments: Option<&Value>) -> Result<Begun> {
+        let begun = self.journal.begin(kind, name, arguments, self.clock.now());
+        begun.map_err(|error| Error::from(error).into())
+    }
+
+    /// An effect that is over at once.
+    fn take<T: Serialize + DeserializeOwned>(
+        &self,
+        kind: EffectKind,
+        make: impl FnOnce() -> T,
+    ) -> T {
+        match self.journal.begin(kind, kind.as_str(), None, self.clock.now()) {
+            Ok(Begun::Replayed(EffectOutcome::Value(value))) => {
+                serde_json::from_value(value).unwrap_or_else(|_| make())
+            }
+            Ok(Begun::Fresh { place, .. }) => {
+                let value = make();
+                let written = serde_json::to_value(&value).unwrap_or(Value::Null);
+                self.journal.finish(place, EffectOutcome::Value(written));
+                value
+            }
+            // The journal has kept the divergence: the run fails.
+            Ok(Begun::Replayed(EffectOutcome::Error(_))) | Err(_) => make(),
+        }
+    }
+
+    /// Does the work of an effect, unless it is over already.
+    async fn perform<T, W>(
+        &self,
+        name: &str,
+        begun: Begun,
+        work: impl FnOnce(String, bool) -> W,
+    ) -> Result<T>
+    where
+        T: Serialize + DeserializeOwned,
+        W: Future<Output = Result<T, ErrorRecord>>,
+    {
+        let (place, key, repeated) = match begun {
+            Begun::Replayed(outcome) => return read(name, outcome_of(outcome)?),
+            Begun::Fresh { place, key, repeated, .. } => (place, key, repeated),
+        };
+        let _running = self.journal.run();
+        self.events.ready().await;
+        self.record_effects().await?;
+        let result = work(key, repeated).await;
+        let outcome = match &result {
+            Ok(value) => EffectOutcome::Value(serde_json::to_value(value)?),
+            Err(error) => EffectOutcome::Error(error.clone()),
+        };
+        self.journal.finish(place, outcome);
+        result.map_err(|error| Error::from(EffectError::Failed { error }).into())
+    }
+
+    /// Commits the journal, when the durability asks for it.
+    async fn record_effects(&self) -> Result<()> {
+        let Some(ledger) = self.ledger.as_ref().filter(|ledger| ledger.records_effects()) else {
+            return Ok(());
+        };
+        let records = self.journal.records();
+        if ledger.doc().effects == records {
+            return Ok(());
+        }
+        let delta = Delta {
+            effects: Some(records),
+            updated_at: Some(self.clock.now()),
+            ..Delta::default()
+        };
+        let committed = ledger.commit(delta, &[], false).await;
+        self.unrecorded.fetch_or(committed.is_err(), Ordering::Relaxed);
+        Ok(committed?)
+    }
+
+    /// Waits for an answer, unless it is there already.
+    async fn wait(&self, begun: Begun, wait: Wait) -> Result<Value> {
+        let (place, due) = match begun {
+            Begun::Replayed(outcome) => return outcome_of(outcome),
+            Begun::Fresh { place, due, .. } => (place, due),
+        };
+        let due = due.or_else(|| wait.deadline.map(|limit| self.clock.now().after(limit)));
+        if let Some(due) = due {
+            self.journal.set_due(place, due);
+        }
+        let expired = || EffectError::Expired { request: wait.name.clone() };
+        let on_expiry = due.map(|_| {
+            wait.on_expiry
+                .unwrap_or_else(|| EffectOutcome::Error(ErrorRecord::from(&Error::from(expired()))))
+        });
+        self.journal.wait(place, |request_id, step| Interrupt {
+            request_id,
+            kind: wait.kind,
+            step,
+            name: wait.name,
+            display: wait.display,
+            allowed: wait.allowed,
+            response_schema: wait.response_schema,
+            deadline: due,
+            on_expiry,
+            operation: wait.operation,
+        });
+        let _waiting = Waiting(&self.journal, place);
+        // The engine puts the action aside and runs it again with the answer.
+        std::future::pending().await
+    }
+
+    /// Waits for a time.
+    async fn rest(&self, begun: Begun, until: impl FnOnce() -> Timestamp) -> Result<()> {
+        let due = match &begun {
+            Begun::Replayed(_) => return Ok(()),
+            Begun::Fresh { place, due, .. } => {
+                let due = due.unwrap_or_else(until);
+                self.journal.set_due(*place, due);
+                if due <= self.clock.now() {
+                    self.journal.finish(*place, EffectOutcome::Value(Value::Null));
+                    return Ok(());
+                }
+                due
+            }
+        };
+        let wait = Wait {
+            kind: EffectKind::Sleep,
+            name: "sleep".to_owned(),
+            display: Display { title: format!("until {due}"), description: String::new() },
+            allowed: Vec::new(),
+            response_schema: None,
+            deadline: None,
+            on_expiry: Some(EffectOutcome::Value(Value::Null)),
+            operation: None,
+        };
+        let begun = match begun {
+            Begun::Fresh { place, key, repeated, .. } => {
+                Begun::Fresh { place, key, repeated, due: Some(due) }
+            }
+            replayed => replayed,
+        };
+        self.wait(begun, wait).await.map(drop)
+    }
+}
