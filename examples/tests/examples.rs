@@ -135,9 +135,19 @@ fn the_migration_example_tells_its_story() {
 fn the_hotel_shows_a_recorded_conversation_when_no_model_is_named() {
     let output = text(&Command::new(env!("CARGO_BIN_EXE_hotel")).output().unwrap());
     assert!(output.starts_with("(no --model: a recorded conversation)\n"), "{output}");
+    for line in [
+        "  [search_rooms {\"people\":\"2\"}]",
+        "  [about_house {\"topic\":\"pets\"}]",
+        "  [5 messages summarised]",
+        "  [choose_room {\"number\":12}]",
+        "  [charge {\"euros\":360}]",
+    ] {
+        assert!(output.lines().any(|printed| printed == line), "{line}\n{output}");
+    }
     let last = output.lines().last().unwrap();
     assert!(
-        last.starts_with("Room 12 is yours, Ada Lovelace: 360 euros, booking bk_360_"),
+        last.starts_with("Room 12 is yours, Ada Lovelace: 360 euros, booking bk_360_")
+            && last.ends_with("Noted: a cot."),
         "{last}"
     );
     let mut child = Command::new(env!("CARGO_BIN_EXE_hotel"))

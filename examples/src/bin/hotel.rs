@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use examples::hotel::{Hotel, RECORDED, recorded};
+use flow_core::event::Event;
 use flow_core::model::{ModelCatalog, ModelSelection, provider};
 use flow_core::prelude::*;
 use flow_core::{Engine, TurnRequest};
@@ -59,7 +60,17 @@ async fn talk(model: Option<ModelSelection>) -> Result<()> {
             println!("> {text}");
         }
         let request = TurnRequest::new(SessionId::new("guest")?).message(text);
-        let outcome = engine.turn::<Hotel>(request).await?;
+        let mut turn = engine.turn::<Hotel>(request);
+        while let Some(event) = turn.next_event().await {
+            match event {
+                Event::ToolCall { tool, arguments, .. } => println!("  [{tool} {arguments}]"),
+                Event::MemorySummary { messages, .. } => {
+                    println!("  [{messages} messages summarised]");
+                }
+                _ => {}
+            }
+        }
+        let outcome = turn.await?;
         for reply in &outcome.replies {
             println!("{reply}");
         }
