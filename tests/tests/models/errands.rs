@@ -230,12 +230,12 @@ impl Reply for Open {
         &mut self,
         error: &ModelError,
         cx: &mut StepCx<'_, Errands>,
-    ) -> Result<Option<OpenNext>> {
+    ) -> Result<Recovery<OpenNext>> {
         if cx.flow.recover == Some("step") {
             cx.say(format!("Sorry: {}.", error.code()));
-            return Ok(Some(OpenNext::Stay));
+            return Ok(Recovery::Go(OpenNext::Stay));
         }
-        Ok(None)
+        Ok(Recovery::Pass)
     }
 }
 

@@ -135,37 +135,3 @@ async fn anthropic_is_made_to_call_a_tool_where_it_keeps_to_no_form() {
     assert_eq!(outcome.replies, ["Ada 4 None"]);
     insta::assert_json_snapshot!("structured_anthropic", bodies(&server));
 }
-
-/// Needs a server: `FLOW_TEST_BASE_URL=http://127.0.0.1:18080/v1 FLOW_TEST_MODEL=local cargo test
-/// -p tests --test providers -- --ignored --nocapture real_model`. It may speak the dialects of
-/// OpenAI and of Anthropic; the words are the model's, so only their form is looked at.
-#[tokio::test]
-#[ignore = "needs a server with a model"]
-async fn a_real_model_makes_verdicts_and_reads_forms() {
-    let variable = |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("set {name}"));
-    let (url, name) = (variable("FLOW_TEST_BASE_URL"), variable("FLOW_TEST_MODEL"));
-    for (provider, structured) in
-        [("openai-compatible", true), ("openai-compatible", false), ("anthropic", false)]
-    {
-        let builder = ProviderModel::builder(provider, name.as_str()).base_url(url.as_str());
-        let model = builder.key("none").structured_output(structured).build().unwrap();
-        let models = ModelCatalog::new().model("test::main", model);
-        let builder = Engine::builder().store(MemoryStore::new()).flow(Desk).models(models);
-        let engine = builder.build().unwrap();
-        let mut words = vec!["How many?", "Ada, for four", "in the evening, then"].into_iter();
-        let mut text = "I am Ada, please reserve a table.";
-        let ended = loop {
-            let request = TurnRequest::new(SessionId::new("s").unwrap()).message(text);
-            let outcome = engine.turn::<Desk>(request).await.unwrap();
-            let doc = engine.session(SessionId::new("s").unwrap()).load().await.unwrap();
-            println!("{provider} {structured} > {text}\n{:?} {:?}", outcome.replies, doc.steps);
-            assert!(!doc.usage.is_zero());
-            assert!(outcome.is_ended() || !outcome.replies.is_empty());
-            match words.next() {
-                Some(next) if !outcome.is_ended() => text = next,
-                _ => break outcome.is_ended(),
-            }
-        };
-        println!("{provider} {structured}: ended {ended}");
-    }
-}

@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use flow_core::event::Event;
 use flow_core::message::Message;
 use flow_core::model::{
-    CallPolicy, ChatModel, ChatRequest, ChatResponse, ModelCatalog, ModelError, ModelSelection,
+    CallPolicy, ChatModel, ChatRequest, ChatResponse, ModelCatalog, ModelConfig, ModelError,
+    ModelSelection,
 };
 use flow_core::prelude::*;
 use flow_core::store::memory::MemoryStore;
@@ -25,8 +26,8 @@ struct Hotel {
 }
 
 impl Flow for Hotel {
-    fn config_model(&self) -> Option<ModelSelection> {
-        Some(self.model.clone())
+    fn config_model(&self) -> Option<ModelConfig> {
+        Some(self.model.clone().into())
     }
 
     fn config_call_policy(&self) -> CallPolicy {
