@@ -252,7 +252,7 @@ turn flow=payment session=tree turn=two
   commit session=tree revision=2
   step step=Pay visit=2
     event here=step
-    execute_tool otel.name=execute_tool charge otel.kind=internal gen_ai.operation.name=execute_tool gen_ai.conversation.id=tree gen_ai.tool.name=charge gen_ai.tool.call.id=tree:2:0:charge gen_ai.tool.type=function
+    execute_tool otel.name=execute_tool charge otel.kind=internal gen_ai.operation.name=execute_tool gen_ai.conversation.id=tree gen_ai.tool.name=charge gen_ai.tool.call.id=tree:2:0:charge:77964593e7da gen_ai.tool.type=function
       event here=tool
     event here=step again
   commit session=tree revision=3
@@ -273,7 +273,7 @@ async fn the_commit_before_an_effect_belongs_to_the_step() {
     let expected = "    \
     event here=step
     commit session=effect revision=3
-    execute_tool otel.name=execute_tool charge otel.kind=internal gen_ai.operation.name=execute_tool gen_ai.conversation.id=effect gen_ai.tool.name=charge gen_ai.tool.call.id=effect:2:0:charge gen_ai.tool.type=function
+    execute_tool otel.name=execute_tool charge otel.kind=internal gen_ai.operation.name=execute_tool gen_ai.conversation.id=effect gen_ai.tool.name=charge gen_ai.tool.call.id=effect:2:0:charge:77964593e7da gen_ai.tool.type=function
       event here=tool
 ";
     assert!(pay.starts_with(expected), "{tree}");

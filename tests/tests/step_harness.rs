@@ -294,7 +294,7 @@ async fn an_action_calls_the_tools_of_the_flow() {
     let next = Bill.run(&mut harness.action_cx()).await.unwrap();
     assert!(matches!(next, BillNext::Sort));
     assert_eq!(harness.state.paid, 15_000);
-    assert_eq!(harness.said(), ["15000 as test:1:0:charge"]);
+    assert_eq!(harness.said(), ["15000 as test:1:0:charge:307bd32cdd73"]);
     let events = harness.events();
     let [
         Event::ToolCall { id, tool, arguments },

@@ -77,7 +77,7 @@ pub(super) fn join(messages: &mut Vec<Message>, message: Message) {
 }
 
 /// Lets the user speak first, and the assistant not last.
-pub(super) fn frame(messages: &mut Vec<Message>, now: Timestamp) {
+pub(crate) fn frame(messages: &mut Vec<Message>, now: Timestamp) {
     let says = |text| Message::text(0, Role::User, text, now);
     if messages.first().is_some_and(|message| message.role != Role::User) {
         messages.insert(0, says(OPENING));

@@ -7,8 +7,16 @@ use super::view::{View, last_said};
 use crate::message::{Message, Part, Role};
 use crate::time::Timestamp;
 
-/// What a model is shown of a conversation: the summary, and the latest groups that fit.
+/// What a model is shown of a conversation: the summary, and the latest groups that fit, with
+/// the user at both ends.
 pub(crate) fn shown(view: &View<'_>, policy: &MemoryPolicy, now: Timestamp) -> Vec<Message> {
+    let mut messages = recalled(view, policy, now);
+    frame(&mut messages, now);
+    messages
+}
+
+/// As [`shown`], whoever speaks first and last.
+pub(crate) fn recalled(view: &View<'_>, policy: &MemoryPolicy, now: Timestamp) -> Vec<Message> {
     let visible = view.visible();
     let groups = groups(&visible);
     let said = last_said(&visible);
@@ -48,6 +56,5 @@ pub(crate) fn shown(view: &View<'_>, policy: &MemoryPolicy, now: Timestamp) -> V
             join(&mut messages, message);
         }
     }
-    frame(&mut messages, now);
     messages
 }

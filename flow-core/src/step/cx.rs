@@ -102,6 +102,11 @@ impl Scope {
         self.look_back(|view| memory::shown(view, &self.recall.policy, self.now))
     }
 
+    /// As [`history`](Self::history), whoever speaks first and last.
+    pub(crate) fn recalled(&self) -> Vec<Message> {
+        self.look_back(|view| memory::recalled(view, &self.recall.policy, self.now))
+    }
+
     /// Looks at the conversation in the step's memory as it is, committed or not.
     pub(crate) fn look_back<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
         let doc = self.ledger.as_ref().map(|ledger| ledger.doc());

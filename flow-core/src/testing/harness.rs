@@ -1,11 +1,13 @@
 //! Runs a single step, hook or tool in a plain `#[tokio::test]`, without an engine.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
+use crate::effect::Journal;
 use crate::event::{Event, EventStream, channel};
 use crate::flow::FlowMeta;
 use crate::id::SessionId;
@@ -48,12 +50,15 @@ impl<F: FlowMeta> StepHarness<F> {
     /// Never: the name is a valid id.
     pub fn new(flow: F) -> Self {
         let (sink, events) = channel(usize::MAX, Duration::ZERO);
+        let step: Arc<str> = "Step".into();
+        let journal = Arc::new(Journal::default());
+        journal.load(("test", 1, step.clone()), 0, &BTreeMap::new(), false);
         let scope = Scope {
             session: SessionId::new("test").expect("`test` is a valid id"),
             turn: "turn".into(),
-            step: "Step".into(),
+            step,
             visit: 1,
-            journal: Arc::default(),
+            journal,
             interrupts: Vec::new(),
             unrecorded: AtomicBool::new(false),
             message: None,

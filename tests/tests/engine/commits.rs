@@ -51,7 +51,7 @@ async fn staying_writes_what_changed_and_nothing_else() {
     assert!(delta.steps.is_empty(), "the step's fields are as they were");
     assert_eq!((delta.current_step.as_ref(), delta.visit.as_ref()), (None, None));
     assert!(delta.path.is_empty());
-    assert_eq!(delta.memory["main"].push.len(), 1);
+    assert_eq!(delta.memory["main"].messages.push.len(), 1);
 }
 
 #[tokio::test]

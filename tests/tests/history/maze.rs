@@ -97,11 +97,12 @@ impl Reply for Front {
         &mut self,
         error: &ModelError,
         cx: &mut Cx<'_>,
-    ) -> Result<Option<FrontNext>> {
-        Ok(cx.flow.recovers.then(|| {
-            cx.say(format!("I cannot talk now ({}).", error.code()));
-            FrontNext::Stay
-        }))
+    ) -> Result<Recovery<FrontNext>> {
+        if !cx.flow.recovers {
+            return Ok(Recovery::Pass);
+        }
+        cx.say(format!("I cannot talk now ({}).", error.code()));
+        Ok(Recovery::Go(FrontNext::Stay))
     }
 }
 

@@ -168,14 +168,17 @@ async fn an_answer_is_said_as_if_the_model_had_given_it() {
     let visit = Visit::new(|| Recovery::Answer("Goodbye.".into()), pass);
     let _ = visit.main.clone().tool_call("search", json!({})).error(down("test::main"));
     let outcome = visit.say("hi").await.unwrap();
-    // What was said before the failure is dropped; the answer goes on as any other does.
+    // What was called before the failure stays; the answer goes on as any other does.
     assert_eq!(outcome.replies, ["Goodbye.", "Done."]);
     assert!(outcome.is_ended());
     assert_eq!(visit.asked(), ["step: model-status"]);
     assert_eq!(visit.doc().await.steps["Talk"]["heard"], json!(["Goodbye."]));
     let kept: Vec<_> = visit.messages().await.iter().map(|m| (m.role, m.to_text())).collect();
     let said = |text: &str| (Role::Assistant, text.to_owned());
-    assert_eq!(kept, [(Role::User, "hi".into()), said("Goodbye."), said("Done.")]);
+    let called = [said(""), (Role::Tool, String::new())];
+    assert_eq!(kept[0], (Role::User, "hi".into()));
+    assert_eq!(kept[1..3], called);
+    assert_eq!(kept[3..], [said("Goodbye."), said("Done.")]);
 
     let visit = Visit::new(pass, || Recovery::Answer("Please wait.".into()));
     let _ = visit.main.clone().error(down("test::main"));

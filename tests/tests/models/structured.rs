@@ -294,7 +294,7 @@ async fn what_the_user_says_now_is_shown_once_whichever_memory_keeps_it() {
     assert_eq!(texts(&requests[0]), ["yes"]);
     assert_eq!(texts(&requests[1]), ["yes", "true", "yes"]);
     // Nothing is said now: the request ends with the user all the same.
-    assert_eq!(texts(&requests[2]), ["yes", "true", "yes", "false", "(Give what is asked for.)"]);
+    assert_eq!(texts(&requests[2]), ["yes", "true", "yes", "false", "(Please go on.)"]);
 }
 
 #[tokio::test]

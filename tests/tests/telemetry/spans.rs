@@ -89,7 +89,7 @@ async fn a_call_of_a_tool_is_a_span_by_its_name_whoever_calls_it() {
         }))
     };
     assert_eq!(attributes(&spans[1]), tool("search", "call-1"));
-    assert_eq!(attributes(&spans[6]), tool("charge", "tools:2:0:charge"));
+    assert_eq!(attributes(&spans[6]), tool("charge", "tools:2:0:charge:257e76806bff"));
     assert_eq!(spans[6].span_kind, SpanKind::Internal);
 }
 

@@ -28,6 +28,7 @@ use super::generate::Failed;
 use super::registry::Misfit;
 use super::speaker::ask_silently;
 use crate::error::StepError;
+use crate::memory;
 use crate::message::{Message, Part, Role};
 use crate::model::{Capabilities, ChatRequest, ModelError, OutputSchema, ToolChoice};
 use crate::tool::ToolDefinition;
@@ -146,7 +147,7 @@ fn make_request(
 /// and what the user has said now, as texts, and always with the user at both ends, as
 /// providers want it.
 pub(super) fn show_conversation(scope: &Scope, message: Option<&str>) -> Vec<Message> {
-    let history = scope.history();
+    let history = scope.recalled();
     // A message is kept in the memory of the step that was current when it came.
     let kept = |message: &str| {
         let mut messages = history.iter().rev();
@@ -154,15 +155,10 @@ pub(super) fn show_conversation(scope: &Scope, message: Option<&str>) -> Vec<Mes
     };
     let fresh = message.filter(|message| !message.trim().is_empty() && !kept(message));
     let mut shown = answer::plain(history.clone());
-    let user = |text: &str| scope.draft(Role::User, vec![Part::text(text)]);
-    if shown.first().is_some_and(|message| message.role != Role::User) {
-        shown.insert(0, user("(The conversation begins.)"));
-    }
     if let Some(message) = fresh {
-        shown.push(user(message));
-    } else if shown.last().is_none_or(|message| message.role != Role::User) {
-        shown.push(user("(Give what is asked for.)"));
+        shown.push(scope.draft(Role::User, vec![Part::text(message)]));
     }
+    memory::frame(&mut shown, scope.now);
     shown
 }
 
