@@ -440,6 +440,12 @@ async fn work<F: Flow>(
     for (request, outcome) in &answers.over {
         journal.answer(request, outcome.clone());
     }
+    let mut round = doc.visit.round.clone();
+    if let Some(round) = &mut round {
+        for (request, outcome) in &answers.over {
+            round.decide(request, outcome);
+        }
+    }
     let (visit, asked, said_before) = (doc.visit.number, doc.visit.asked, doc.visit.said);
     drop(doc);
     let scope = Scope {
@@ -449,6 +455,7 @@ async fn work<F: Flow>(
         visit,
         journal,
         interrupts: Vec::new(),
+        round,
         unrecorded: AtomicBool::new(false),
         last_message,
         message,

@@ -284,7 +284,10 @@ where
         next: &mut Option<S::Next>,
     ) -> Result<Option<Transition>> {
         cx.take_message();
-        let text = match step.response(cx) {
+        // A round of calls that has waited goes on, whatever it has made of the step.
+        let waited = cx.scope.round.is_some();
+        let authored = if waited { None } else { step.response(cx) };
+        let text = match authored {
             Some(response) => {
                 let text = response.clone();
                 cx.scope.effects.push(Effect::Say { text, rendered: Rendered::Engine });

@@ -1,5 +1,6 @@
 //! Reply steps that speak through a model: the tool loop, memory, failures.
 
+mod asking;
 mod collect;
 mod deadlines;
 mod errands;
