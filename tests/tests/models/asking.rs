@@ -549,12 +549,12 @@ async fn a_decision_is_kept_whatever_fails_after_it_and_the_call_has_the_same_ke
 
 #[tokio::test]
 async fn whichever_commit_fails_the_decision_is_made_or_can_be_made_again() {
-    // The first commit is that of the decision, the second that of what has come of it.
-    for (fault, commit) in [
-        (Fault::FailBefore, 1),
-        (Fault::FailAfter, 1),
+    // After `load` and `open` comes the commit of the decision, then that of what it came to.
+    for (fault, call) in [
         (Fault::FailBefore, 2),
         (Fault::FailAfter, 2),
+        (Fault::FailBefore, 3),
+        (Fault::FailAfter, 3),
     ] {
         let store = FailingStore::new(MemoryStore::new());
         let model = ScriptedModel::new().tool_calls([refund(5), count(1)]);
@@ -562,21 +562,21 @@ async fn whichever_commit_fails_the_decision_is_made_or_can_be_made_again() {
         let mut talk = Talk::on(Arc::new(store.clone()), Till::default(), model);
         let requests = ids(&talk.say("refund").await);
         let before = talk.doc().await.visit;
-        store.arm(commit, fault);
+        store.arm(call, fault);
         let yes = Delivery::approve(&requests[0]).signal_id("mail-1");
         talk.engine.deliver(session(), yes.clone()).await.unwrap_err();
-        assert!(!store.disarm(), "{fault:?} at {commit}: the fault has come");
-        let unknown = (fault, commit) == (Fault::FailBefore, 1);
-        assert_eq!(talk.doc().await.visit == before, unknown, "{fault:?} at {commit}");
+        assert!(!store.disarm(), "{fault:?} at {call}: the fault has come");
+        let unknown = (fault, call) == (Fault::FailBefore, 2);
+        assert_eq!(talk.doc().await.visit == before, unknown, "{fault:?} at {call}");
         talk.restart(|_| {});
-        assert_eq!(talk.deliver(yes).await.replies, ["Done."], "{fault:?} at {commit}");
+        assert_eq!(talk.deliver(yes).await.replies, ["Done."], "{fault:?} at {call}");
         let doc = talk.doc().await;
         assert_eq!((&doc.visit.round, &doc.state["counted"]), (&None, &json!([1])));
         let mut made = talk.log();
-        let repeated = (fault, commit) == (Fault::FailBefore, 2);
-        assert_eq!(made.len(), 1 + usize::from(repeated), "{fault:?} at {commit}");
+        let repeated = (fault, call) == (Fault::FailBefore, 3);
+        assert_eq!(made.len(), 1 + usize::from(repeated), "{fault:?} at {call}");
         made.dedup();
-        assert_eq!(made.len(), 1, "{fault:?} at {commit}: one key");
+        assert_eq!(made.len(), 1, "{fault:?} at {call}: one key");
     }
 }
 
