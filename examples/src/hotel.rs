@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use flow_core::model::scripted::ScriptedModel;
-use flow_core::model::{CallPolicy, ModelConfig, ModelSelection};
+use flow_core::model::{CallPolicy, ModelConfig, ModelSelection, Sampling};
 use flow_core::prelude::*;
 use serde_json::json;
 
@@ -39,7 +39,8 @@ pub struct Booking {
 
 impl Flow for Hotel {
     fn config_model(&self) -> Option<ModelConfig> {
-        Some(self.model.clone().into())
+        let sampling = Sampling::default().max_output_tokens(1_000);
+        Some(ModelConfig::new(self.model.clone()).sampling(sampling))
     }
 
     fn config_call_policy(&self) -> CallPolicy {
