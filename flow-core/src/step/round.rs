@@ -78,7 +78,7 @@ pub(super) struct Placed<'a> {
 /// What a call has come to in its round.
 enum Answered {
     Result(ToolResultPart),
-    Asked(AskedCall),
+    Asked(Box<AskedCall>),
 }
 
 type Made = Result<ToolOutput, ToolError>;
@@ -137,7 +137,7 @@ impl Toolbox {
                 Answered::Asked(_) if transition.is_some() => {
                     results.push(self.answer(cx, call, Err(NOT_CALLED.to_owned())));
                 }
-                Answered::Asked(call) => asked.push(call),
+                Answered::Asked(call) => asked.push(*call),
             }
         }
         Round { place, results, asked, transition }
@@ -197,7 +197,9 @@ impl Toolbox {
         placed: &Placed<'_>,
     ) -> (Answered, Option<Transition>) {
         match self.decide(step, cx, placed) {
-            Verdict::Ask(seen) => (Answered::Asked(self.request(cx.scope, placed, seen)), None),
+            Verdict::Ask(seen) => {
+                (Answered::Asked(self.request(cx.scope, placed, seen).into()), None)
+            }
             Verdict::Now(decision) => {
                 let (result, next) = self.make(step, cx, placed, decision).await;
                 (Answered::Result(result), next)
@@ -253,7 +255,10 @@ impl Toolbox {
                 Box::pin(async move {
                     let decision = match verdict {
                         Verdict::Ask(seen) => {
-                            return (i, Answered::Asked(self.request(cx.scope, placed, seen)));
+                            return (
+                                i,
+                                Answered::Asked(self.request(cx.scope, placed, seen).into()),
+                            );
                         }
                         Verdict::Now(decision) => decision,
                     };
