@@ -164,16 +164,16 @@ impl Desk {
     }
 }
 
-/// Is closed.
-#[step(action, next(stay))]
+/// Is closed, until somebody opens it.
+#[step(action, next(Desk, stay))]
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 struct Closed;
 
 impl Action for Closed {
     type Flow = Till;
 
-    async fn run(&mut self, _: &mut ActionCx<'_, Till>) -> Result<ClosedNext> {
-        Ok(ClosedNext::Stay)
+    async fn run(&mut self, cx: &mut ActionCx<'_, Till>) -> Result<ClosedNext> {
+        if cx.message() == Some("open") { Ok(ClosedNext::Desk) } else { Ok(ClosedNext::Stay) }
     }
 }
 
@@ -629,6 +629,22 @@ async fn an_error_handler_that_goes_on_ends_the_round() {
     assert!(told.iter().all(|result| result.content.starts_with("not called:")), "{told:?}");
     talk.restart(|flow| flow.mute = false);
     assert_eq!(talk.say("hi").await.replies, ["Hello."]);
+}
+
+#[tokio::test]
+async fn an_action_before_it_in_the_turn_is_not_run_again_and_undoes_nothing() {
+    let model = ScriptedModel::new().tool_call("close", json!({}));
+    let model = model.tool_calls([count(3), ("erase", json!({}))]).text("Done.");
+    let talk = Talk::new(model);
+    talk.say("close").await;
+    let outcome = talk.say("open").await;
+    let requests = ids(&outcome);
+    assert_eq!(outcome.replies, ["counted 3"]);
+    let doc = talk.doc().await;
+    assert_eq!((&*doc.current_step, &doc.steps["Desk"]["count"]), ("Desk", &json!(3)));
+    assert_eq!((&doc.state["counted"], doc.visit.message), (&json!([3]), None));
+    let outcome = talk.deliver(Delivery::approve(&requests[0])).await;
+    assert_eq!(outcome.replies, ["erased 3", "Done."]);
 }
 
 #[tokio::test]
