@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use flow_core::model::scripted::ScriptedModel;
-use flow_core::model::{CallPolicy, ModelConfig, ModelSelection, Sampling};
+use flow_core::model::{CallPolicy, ModelConfig, ModelSelection};
 use flow_core::prelude::*;
 use serde_json::json;
 
@@ -39,8 +39,7 @@ pub struct Booking {
 
 impl Flow for Hotel {
     fn config_model(&self) -> Option<ModelConfig> {
-        let sampling = Sampling::default().max_output_tokens(1_000);
-        Some(ModelConfig::new(self.model.clone()).sampling(sampling))
+        Some(self.model.clone().into())
     }
 
     fn config_call_policy(&self) -> CallPolicy {
