@@ -582,7 +582,8 @@ async fn whichever_commit_fails_the_decision_is_made_or_can_be_made_again() {
 
 #[tokio::test]
 async fn another_build_does_not_make_a_call_that_it_denies_or_does_not_have_or_reads_otherwise() {
-    let changes: [(fn(&mut Till), &str); 3] = [
+    type Change = fn(&mut Till);
+    let changes: [(Change, &str); 3] = [
         (|flow| flow.removed = vec!["refund"], "there is no tool `refund`"),
         (|flow| flow.denied = vec!["refund"], "not on a Sunday"),
         (|flow| flow.as_text = true, "reads other arguments now"),
