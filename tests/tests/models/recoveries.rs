@@ -252,7 +252,8 @@ async fn there_is_one_retry_whoever_asks_for_it() {
         "step: model-malformed",
         "flow: model-malformed",
     ];
-    let table: [(fn() -> Recovery<TalkNext>, fn() -> Recovery<Transition>, &[&str]); 3] =
+    type Hook<N> = fn() -> Recovery<N>;
+    let table: [(Hook<TalkNext>, Hook<Transition>, &[&str]); 3] =
         [(backup, pass, &both), (backup, backup, &both), (pass, backup, &flow_first)];
     for (step, flow, asked) in table {
         let visit = Visit::new(step, flow);
