@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use flow_core::prelude::*;
+use flow_core::testing::ManualClock;
 use flow_core::{Engine, TurnRequest};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
@@ -46,7 +47,7 @@ impl Action for Nap {
     type Flow = Bed;
 
     async fn run(&mut self, cx: &mut ActionCx<'_, Bed>) -> Result<NapNext> {
-        cx.sleep(Duration::from_millis(1)).await?;
+        cx.sleep(Duration::from_secs(60)).await?;
         cx.tool(Wake {}).await?;
         Ok(NapNext::End("awake".into()))
     }
@@ -59,7 +60,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (address, journal, mode) = (arg("STORE")?, arg("JOURNAL")?, arg("MODE")?);
     let store = flow_core::store::open(&address).await?;
     let bed = Bed { journal: journal.into() };
-    let engine = Engine::builder().shared_store(store).flow(bed).build()?;
+    // All sessions have slept long enough when they are swept, and none before.
+    let time = if mode == "fill" { "2026-03-01T12:00:00Z" } else { "2026-03-01T13:00:00Z" };
+    let clock = ManualClock::at(time.parse()?);
+    let engine = Engine::builder().shared_store(store).clock(clock).flow(bed).build()?;
     if mode == "fill" {
         let sessions = (0..arg("COUNT")?.parse::<u32>()?).map(|n| format!("nap-{n:04}"));
         let turns = sessions.map(|id| {

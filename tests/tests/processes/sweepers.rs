@@ -11,6 +11,9 @@ use super::stores;
 
 const SWEEPERS: usize = 4;
 const SESSIONS: usize = 1000;
+/// The server that the tests start takes about 40 ms for a session that four sweepers want, so
+/// there it is fewer.
+const SESSIONS_ON_MONGODB: usize = 250;
 
 fn start(args: &[&str]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sweeper"));
@@ -19,13 +22,16 @@ fn start(args: &[&str]) -> Child {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn four_sweepers_wake_each_of_a_thousand_sessions_once() {
+async fn four_sweepers_wake_each_session_once() {
     for (address, _keep) in stores().await {
+        let on_mongodb = address.starts_with("mongodb");
+        let sessions = if on_mongodb { SESSIONS_ON_MONGODB } else { SESSIONS };
         let folder = tempfile::tempdir().unwrap();
         let journal = folder.path().join("woken");
         let journal = journal.to_str().unwrap();
-        let filled = start(&[&address, journal, "fill", &SESSIONS.to_string()]).wait().unwrap();
+        let filled = start(&[&address, journal, "fill", &sessions.to_string()]).wait().unwrap();
         assert!(filled.success(), "{address}");
+        assert!(!std::path::Path::new(journal).exists(), "they all sleep ({address})");
 
         let mut sweepers: Vec<_> = (0..SWEEPERS)
             .map(|_| {
@@ -48,18 +54,18 @@ async fn four_sweepers_wake_each_of_a_thousand_sessions_once() {
             assert_eq!(failed, "0", "{address}");
             woken.push(count.parse::<usize>().unwrap());
         }
-        assert_eq!(woken.iter().sum::<usize>(), SESSIONS, "{woken:?} ({address})");
+        assert_eq!(woken.iter().sum::<usize>(), sessions, "{woken:?} ({address})");
         let busy = woken.iter().filter(|count| **count > 0).count();
         assert!(busy > 1, "they raced: {woken:?} ({address})");
 
         let journal = std::fs::read_to_string(journal).unwrap();
         let lines: Vec<&str> = journal.lines().collect();
-        let sessions: BTreeSet<&str> = lines.iter().copied().collect();
-        assert_eq!((lines.len(), sessions.len()), (SESSIONS, SESSIONS), "{address}");
+        let different: BTreeSet<&str> = lines.iter().copied().collect();
+        assert_eq!((lines.len(), different.len()), (sessions, sessions), "{address}");
         let store = flow_core::store::open(&address).await.unwrap();
-        let query = ListQuery { limit: 2 * SESSIONS, ..ListQuery::default() };
+        let query = ListQuery { limit: 2 * sessions, ..ListQuery::default() };
         let over = store.list(&query).await.unwrap();
         let over = over.iter().filter(|s| s.status == Status::Completed && s.wake_at.is_none());
-        assert_eq!(over.count(), SESSIONS, "{address}");
+        assert_eq!(over.count(), sessions, "{address}");
     }
 }
