@@ -9,6 +9,7 @@ mod memory;
 mod parameters;
 mod recoveries;
 mod replies;
+mod rescues;
 mod rounds;
 mod structured;
 
