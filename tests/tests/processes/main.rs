@@ -2,6 +2,8 @@
 
 mod crash;
 mod race;
+mod rebuilds;
+mod sweepers;
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
