@@ -326,7 +326,9 @@ impl Inner {
         let kept = self.records.iter().filter(|(place, (_, record))| {
             let failed = match &record.outcome {
                 Some(EffectOutcome::Error(_)) => true,
-                Some(EffectOutcome::Value(value)) => value["decision"] == "denied",
+                Some(EffectOutcome::Value(value)) => {
+                    record.kind == EffectKind::Approval && value["decision"] == "denied"
+                }
                 None => false,
             };
             !failed || self.handled.contains(place)

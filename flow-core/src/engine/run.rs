@@ -274,6 +274,9 @@ impl<F: Flow> Run<F> {
             }
             let is_batch = self.flow.is_batch();
             if is_batch || self.steps.at(self.cursor).info().kind == Kind::Action {
+                let begun = self.commit_begin().await;
+                self.scope.unrecorded.fetch_or(begun.is_err(), Ordering::Relaxed);
+                begun?;
                 self.before = Some(self.remember()?);
             }
             if is_batch {

@@ -161,7 +161,7 @@ impl RawDoc {
 
     /// Makes the session stand at a step, which it enters in the next turn with the given
     /// input; `None` for a step without one. What was asked at the step before is
-    /// forgotten, and so is which of its tool calls have begun. What the user said in an
+    /// forgotten, and so is what it waits for and which of its effects have begun. What the user said in an
     /// interrupted turn and no step has read waits for the new step.
     ///
     /// # Errors
@@ -180,6 +180,10 @@ impl RawDoc {
         }
         self.set("current_step", step.into());
         self.set("visit", visit);
+        if self.value["waiting"]["kind"] == "interrupts" {
+            self.set("waiting", json!({ "kind": "message" }));
+            self.set("wake_at", Value::Null);
+        }
         if let Some(waiting) = self.object_mut("waiting") {
             waiting.remove("question");
         }
@@ -334,6 +338,10 @@ impl RawDoc {
         replace(self.value.pointer_mut("/visit/from"), old, new);
         for entry in self.items_mut("path") {
             replace(entry.get_mut("step"), old, new);
+        }
+        let pending = self.value.pointer_mut("/waiting/pending").and_then(Value::as_array_mut);
+        for interrupt in pending.into_iter().flatten() {
+            replace(interrupt.get_mut("step"), old, new);
         }
     }
 

@@ -15,9 +15,7 @@ use super::{FlowMeta, Scope, StepCx};
 use crate::effect::{Approved, Begun, Decision, Denied, Journal, Request};
 use crate::error::{EffectError, Error, Result, StepError, ToolError};
 use crate::event::Event;
-use crate::session::{
-    Delta, Display, EffectKind, EffectOutcome, ErrorRecord, Interrupt, Operation,
-};
+use crate::session::{Display, EffectKind, EffectOutcome, ErrorRecord, Interrupt, Operation};
 use crate::telemetry::{ToolSpan, execute_tool};
 use crate::time::Timestamp;
 use crate::tool::{ToolCall, ToolCx};
@@ -455,16 +453,7 @@ impl Scope {
         let Some(ledger) = self.ledger.as_ref().filter(|ledger| ledger.records_effects()) else {
             return Ok(());
         };
-        let records = self.journal.records();
-        if ledger.doc().effects == records {
-            return Ok(());
-        }
-        let delta = Delta {
-            effects: Some(records),
-            updated_at: Some(self.clock.now()),
-            ..Delta::default()
-        };
-        let committed = ledger.commit(delta, &[], false).await;
+        let committed = ledger.commit_effects(self.journal.records(), self.clock.now()).await;
         self.unrecorded.fetch_or(committed.is_err(), Ordering::Relaxed);
         Ok(committed?)
     }
