@@ -168,6 +168,7 @@ impl<F: Flow> Run<F> {
         delta.current_step = (doc.current_step != **name).then(|| name.to_string());
         let suspended = matches!(self.pause, Some(Outcome::Suspended { .. }));
         let under_way = self.pause.is_none() || suspended;
+        let heard_more = self.scope.last_message != self.scope.message;
         let visit = Visit {
             number: self.visit.number,
             entered: self.visit.entered,
@@ -177,7 +178,7 @@ impl<F: Flow> Run<F> {
             calls: self.scope.journal.base(),
             said: self.scope.said,
             message: self.scope.message.clone().filter(|_| under_way),
-            heard: self.scope.last_message.clone().filter(|_| suspended),
+            heard: self.scope.last_message.clone().filter(|_| under_way && heard_more),
             turn: self.turn_id.clone().filter(|_| self.pause.is_none()),
         };
         let effects = self.scope.journal.records();

@@ -438,7 +438,11 @@ impl Scope {
         };
         let _running = self.journal.run();
         self.events.ready().await;
-        self.record_effects().await?;
+        if let Err(error) = self.record_effects().await {
+            // It is no outcome of the effect: the run ends here, whatever the code makes of errors.
+            self.journal.break_off(error);
+            return std::future::pending().await;
+        }
         let result = work(key, repeated).await;
         let outcome = match &result {
             Ok(value) => EffectOutcome::Value(serde_json::to_value(value)?),
@@ -449,13 +453,13 @@ impl Scope {
     }
 
     /// Commits the journal, when the durability asks for it.
-    async fn record_effects(&self) -> Result<()> {
+    async fn record_effects(&self) -> std::result::Result<(), Error> {
         let Some(ledger) = self.ledger.as_ref().filter(|ledger| ledger.records_effects()) else {
             return Ok(());
         };
         let committed = ledger.commit_effects(self.journal.records(), self.clock.now()).await;
         self.unrecorded.fetch_or(committed.is_err(), Ordering::Relaxed);
-        Ok(committed?)
+        committed
     }
 
     /// Waits for an answer, unless it is there already.
