@@ -114,21 +114,21 @@ enum Cut {
     Effect { trap: Trap, dies: bool },
 }
 
-fn random_cut(random: &mut Random, calls: usize, effects: usize) -> Cut {
+/// Nothing hangs in front of SQLite, whose thread does not stop when the clock does.
+fn random_cut(random: &mut Random, calls: usize, effects: usize, hangs: bool) -> Cut {
     if random.below(3) == 0 && effects > 0 {
         let trap = Trap { after: random.below(effects), made: random.below(3) > 0 };
         return Cut::Effect { trap, dies: random.below(2) == 0 };
     }
-    let fault = random.pick(&[
+    let faults = [
         Fault::FailBefore,
         Fault::FailAfter,
+        Fault::StopBefore,
+        Fault::StopAfter,
         Fault::HangBefore,
         Fault::HangAfter,
-        Fault::StopBefore,
-        Fault::StopAfter,
-        Fault::StopBefore,
-        Fault::StopAfter,
-    ]);
+    ];
+    let fault = random.pick(if hangs { &faults } else { &faults[..4] });
     Cut::Store { call: random.below(calls), fault }
 }
 
@@ -419,10 +419,11 @@ async fn play_with_cuts(
     script: &[String],
     calm: &Calm,
     random: &mut Random,
+    hangs: bool,
 ) {
     let effects = calm.done.iter().filter(|line| !is_mark(line)).count();
     let mut world = World::new(store.clone(), durability);
-    let cut = random_cut(random, calm.calls, effects);
+    let cut = random_cut(random, calm.calls, effects, hangs);
     world.arm(cut);
     if random.below(3) == 0 {
         // Another one while the first one is recovered from, or later.
@@ -449,14 +450,14 @@ async fn play_with_cuts(
 }
 
 /// Each case prints its seed, which the harness shows of a test that fails.
-async fn check_all(store: Arc<dyn SessionStore>, durability: Durability) {
+async fn check_all(store: Arc<dyn SessionStore>, durability: Durability, hangs: bool) {
     for seed in 0..(CRASHES / CRASHES_PER_SCRIPT) as u64 {
         let mut random = Random(seed);
         let script = random_script(&mut random);
         println!("seed {seed}, {durability:?}: {script:?}");
         let calm = play_calmly(&script, durability, &mut random).await;
         for _ in 0..CRASHES_PER_SCRIPT {
-            play_with_cuts(&store, durability, &script, &calm, &mut random).await;
+            play_with_cuts(&store, durability, &script, &calm, &mut random, hangs).await;
         }
     }
 }
@@ -464,13 +465,13 @@ async fn check_all(store: Arc<dyn SessionStore>, durability: Durability) {
 async fn check_sqlite(durability: Durability) {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(folder.path().join("sessions.db")).await.unwrap();
-    check_all(Arc::new(store), durability).await;
+    check_all(Arc::new(store), durability, false).await;
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_script_ends_as_if_nothing_had_cut_it_off_in_memory() {
     for durability in super::DURABILITIES {
-        check_all(Arc::new(MemoryStore::new()), durability).await;
+        check_all(Arc::new(MemoryStore::new()), durability, true).await;
     }
 }
 
