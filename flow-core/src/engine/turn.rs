@@ -419,10 +419,8 @@ async fn work<F: Flow>(
     let answers = answer(session.as_str(), &pending, delivery, now).map_err(Error::from)?;
     // A session that was interrupted after an answer was committed runs on with that.
     let due = doc.wake_at.is_some_and(|wake_at| wake_at <= now);
-    let holds = !pending.is_empty()
-        && answers.over.is_empty()
-        && doc.status == Status::Waiting
-        && !due;
+    let holds =
+        !pending.is_empty() && answers.over.is_empty() && doc.status == Status::Waiting && !due;
     let said = request.message.filter(|_| !resumed);
     let goes_on = said.is_none();
     // A turn that goes on with another one finishes that.
@@ -440,7 +438,8 @@ async fn work<F: Flow>(
     let visit = (session.as_str(), doc.visit.number, name.clone());
     // What a run did that began in its turn, with a message that is not in the document, says
     // nothing about a run without it.
-    let begun_before = !matches!(doc.waiting, Some(Waiting::Message { .. })) && !doc.path.is_empty();
+    let begun_before =
+        !matches!(doc.waiting, Some(Waiting::Message { .. })) && !doc.path.is_empty();
     let strict = !pending.is_empty() || (goes_on && (message.is_some() || begun_before));
     journal.load(visit, doc.visit.calls, &doc.effects, strict);
     for (request, outcome) in &answers.over {

@@ -514,6 +514,19 @@ mod tests {
     }
 
     #[test]
+    fn a_session_that_is_moved_does_not_wait_for_what_the_step_before_asked_for() {
+        let mut raw = doc();
+        let pending = json!([{ "request_id": "4-0-0", "step": "Old" }]);
+        raw.set("waiting", json!({ "kind": "interrupts", "pending": pending }));
+        raw.set("wake_at", json!("2026-11-30T12:00:00Z"));
+        raw.rename_step("Old", "New").unwrap();
+        assert_eq!(raw.as_value()["waiting"]["pending"][0]["step"], "New");
+        raw.move_to("Browse", None).unwrap();
+        assert_eq!(raw.as_value()["waiting"], json!({ "kind": "message" }));
+        assert_eq!(raw.as_value()["wake_at"], Value::Null);
+    }
+
+    #[test]
     fn an_input_given_before_the_removal_is_kept() {
         let mut raw = doc();
         if raw.current_step() == "Old" {

@@ -350,7 +350,8 @@ fn may_repeat(done: &[String], cut: usize, durability: Durability) -> Vec<&str> 
 
 fn check_counts(done: &[String], calm: &[String], durability: Durability) {
     let (counts, calm) = (count(done), count(calm));
-    let names = |counts: &BTreeMap<&str, usize>| counts.keys().copied().map(str::to_owned).collect();
+    let names =
+        |counts: &BTreeMap<&str, usize>| counts.keys().copied().map(str::to_owned).collect();
     let (made, expected): (BTreeSet<String>, BTreeSet<String>) = (names(&counts), names(&calm));
     assert_eq!(made, expected, "the same effects, with the same keys");
     let cuts: Vec<usize> =

@@ -99,6 +99,8 @@ struct Script {
     other: Option<&'static str>,
     /// Whether the flow has another digest.
     rebuilt: bool,
+    /// Whether the step `Over` fails.
+    fails_over: bool,
     /// Whether denials are handled by `on_denied`.
     handles_denial: bool,
 }
@@ -285,7 +287,10 @@ struct Over;
 impl Action for Over {
     type Flow = Script;
 
-    async fn run(&mut self, _: &mut ActionCx<'_, Script>) -> Result<OverNext> {
+    async fn run(&mut self, cx: &mut ActionCx<'_, Script>) -> Result<OverNext> {
+        if cx.flow.fails_over {
+            return Err(StepError::new("as told"));
+        }
         Ok(OverNext::Stay)
     }
 }

@@ -1,6 +1,5 @@
 //! What turns leave behind when they are cut off, fail or come in between.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use flow_core::engine::{Delivery, WAKE_RETRY};
@@ -76,17 +75,9 @@ async fn a_turn_that_failed_does_not_make_one_without_a_message_diverge() {
 }
 
 #[tokio::test]
-async fn a_session_that_was_woken_and_fails_after_a_crossing_wakes_again() {
+async fn a_session_that_was_woken_a_second_time_and_fails_wakes_again() {
     for durability in DURABILITIES {
         let mut setup = setup(durability);
-        setup.say("sleep:1 again note:a").await.unwrap();
-        setup.clock.advance(Duration::from_secs(2));
-        // The second visit fails: its words are those of the message without `again`.
-        setup.restart(|flow| flow.other = None);
-        let report = setup.engine.sweep().await.unwrap();
-        assert_eq!(report.woken.len(), 1, "{report:?}");
-
-        let mut setup = super::setup(durability);
         setup.say("sleep:1 again fail charge:1 end").await.unwrap();
         // The first visit sleeps and crosses, the second sleeps and fails.
         for failed in [0, 1] {
@@ -102,11 +93,9 @@ async fn a_session_that_was_woken_and_fails_after_a_crossing_wakes_again() {
 }
 
 #[tokio::test]
-async fn a_session_that_was_woken_and_crosses_into_a_failure_wakes_again() {
+async fn a_session_that_was_woken_and_loses_the_store_wakes_again() {
     for durability in DURABILITIES {
         let mut setup = setup(durability);
-        // `decline` ignores that it fails; `again` crosses; `insist` does not.
-        setup.say("note:a").await.unwrap();
         setup.say("sleep:1 over").await.unwrap();
         setup.clock.advance(Duration::from_secs(2));
         let store = FailingStore::shared(setup.store.clone());
@@ -119,6 +108,22 @@ async fn a_session_that_was_woken_and_crosses_into_a_failure_wakes_again() {
         assert_eq!(report.failed.len(), 1, "{report:?}");
         assert!(!store.disarm());
         setup.restart(|_| {});
+        setup.clock.advance(WAKE_RETRY);
+        assert_eq!(setup.engine.sweep().await.unwrap().woken.len(), 1, "{durability:?}");
+        assert_eq!(setup.doc().await.current_step, "Over");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_was_woken_and_fails_after_a_crossing_wakes_again() {
+    for durability in DURABILITIES {
+        let mut setup = setup(durability);
+        setup.restart(|flow| flow.fails_over = true);
+        setup.say("sleep:1 over").await.unwrap();
+        setup.clock.advance(Duration::from_secs(2));
+        let report = setup.engine.sweep().await.unwrap();
+        assert_eq!(report.failed.len(), 1, "{report:?}");
+        setup.restart(|flow| flow.fails_over = false);
         setup.clock.advance(WAKE_RETRY);
         assert_eq!(setup.engine.sweep().await.unwrap().woken.len(), 1, "{durability:?}");
         assert_eq!(setup.doc().await.current_step, "Over");
@@ -256,5 +261,4 @@ async fn a_delivery_may_come_with_a_message() {
     let request = TurnRequest::new(session()).deliver(yes).message("go on then");
     setup.engine.turn::<Script>(request).await.unwrap();
     assert_eq!(setup.said().await, ["ask", "go on then", "approved: true"]);
-    let _: Arc<_> = setup.store.clone();
 }
