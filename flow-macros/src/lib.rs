@@ -481,7 +481,9 @@ pub fn tools(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// # Approval
 ///
 /// The policy of a tool is about calls that a model asks for; an action calls what its code
-/// says. `ask` sets the default, which the flow's `define_tools` changes for a turn and
+/// says. With `ask` the session waits until a person has approved or denied each such call
+/// with `Engine::deliver`; then the model goes on with the results. `ToolPolicy::Ask` says what
+/// is promised. `ask` sets the default, which the flow's `define_tools` changes for a turn and
 /// `Reply::tool_policy` for a single call.
 #[proc_macro_attribute]
 pub fn tool(_: TokenStream, item: TokenStream) -> TokenStream {

@@ -37,16 +37,25 @@ struct Heard {
     requests: Arc<Mutex<Vec<ChatRequest>>>,
 }
 
+impl Heard {
+    /// Keeps a request, and bounds its answer: a small model goes on and on once it has said
+    /// what is asked for.
+    fn hear(&self, request: &ChatRequest) -> ChatRequest {
+        self.requests.lock().unwrap().push(request.clone());
+        let mut request = request.clone();
+        request.sampling = request.sampling.max_output_tokens(200);
+        request
+    }
+}
+
 #[async_trait]
 impl ChatModel for Heard {
     async fn complete(&self, request: &ChatRequest) -> Result<ChatResponse, ModelError> {
-        self.requests.lock().unwrap().push(request.clone());
-        self.model.complete(request).await
+        self.model.complete(&self.hear(request)).await
     }
 
     async fn stream(&self, request: &ChatRequest) -> Result<ModelStream, ModelError> {
-        self.requests.lock().unwrap().push(request.clone());
-        self.model.stream(request).await
+        self.model.stream(&self.hear(request)).await
     }
 
     fn capabilities(&self) -> flow_core::model::Capabilities {

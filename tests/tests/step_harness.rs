@@ -310,7 +310,7 @@ async fn an_action_calls_the_tools_of_the_flow() {
 
     // The second call of one visit has another key.
     Bill.run(&mut harness.action_cx()).await.unwrap();
-    assert_eq!(harness.said()[1], "15000 as test:1:1:charge");
+    assert_eq!(harness.said()[1], "15000 as test:1:1:charge:307bd32cdd73");
 }
 
 #[tokio::test]

@@ -104,7 +104,8 @@ impl<F: Flow> Run<F> {
         let requests = answers.over.into_iter().map(|(request, _)| request).collect();
         self.scope.events.emit(|| Event::Resumed { requests });
         let doc = self.ledger().doc();
-        let visit = Visit { turn: self.turn_id.clone(), ..doc.visit.clone() };
+        let turn = self.turn_id.clone();
+        let visit = Visit { turn, round: self.scope.round.clone(), ..doc.visit.clone() };
         drop(doc);
         let left = answers.left;
         let waiting = (!left.is_empty()).then_some(Waiting::Interrupts { pending: left });
@@ -180,6 +181,7 @@ impl<F: Flow> Run<F> {
             message: self.scope.message.clone().filter(|_| under_way),
             heard: self.scope.last_message.clone().filter(|_| under_way && heard_more),
             turn: self.turn_id.clone().filter(|_| self.pause.is_none()),
+            round: self.scope.round.clone(),
         };
         let effects = self.scope.journal.records();
         delta.effects = (doc.effects != effects).then_some(effects);

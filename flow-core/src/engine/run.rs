@@ -273,12 +273,13 @@ impl<F: Flow> Run<F> {
                 self.record_path();
             }
             let is_batch = self.flow.is_batch();
-            if is_batch || self.steps.at(self.cursor).info().kind == Kind::Action {
+            let runs_again = is_batch || self.steps.at(self.cursor).info().kind == Kind::Action;
+            if runs_again {
                 let begun = self.commit_begin().await;
                 self.scope.unrecorded.fetch_or(begun.is_err(), Ordering::Relaxed);
                 begun?;
-                self.before = Some(self.remember()?);
             }
+            self.before = if runs_again { Some(self.remember()?) } else { None };
             if is_batch {
                 let flow = self.flow.clone();
                 let journal = self.scope.journal.clone();
@@ -362,9 +363,13 @@ impl<F: Flow> Run<F> {
 
     /// Does what a transition says.
     async fn act(&mut self, transition: Transition) -> Result<(), Failure> {
-        let said = self.flush_effects();
         let suspends = matches!(transition, Transition::Suspend);
-        self.scope.said = if suspends { said } else { 0 };
+        if !suspends {
+            self.scope.drop_round();
+        }
+        let said = self.flush_effects();
+        // A reply step that has waited goes on; an action runs again from its beginning.
+        self.scope.said = if suspends && self.before.is_some() { said } else { 0 };
         let name = self.scope.step.clone();
         match transition {
             Transition::Suspend => {
@@ -466,10 +471,15 @@ impl<F: Flow> Run<F> {
                     self.replies.push(text.clone());
                     self.scope.events.emit(|| Event::Message { step, text, rendered });
                 }
-                Effect::Answer { parts, text } => self.answer(step, parts, text),
+                Effect::Answer { parts, text } => {
+                    self.record(Role::Assistant, parts);
+                    self.tell_answer(step, text);
+                }
+                Effect::Aside(text) => self.tell_answer(step, text),
                 Effect::Round { answer, text, results } => {
-                    self.answer(step, answer, text);
+                    self.record(Role::Assistant, answer);
                     self.record(Role::Tool, results);
+                    self.tell_answer(step, text);
                 }
                 Effect::Feedback(text) => {
                     self.replies.push(text.clone());
@@ -497,8 +507,7 @@ impl<F: Flow> Run<F> {
     }
 
     /// Says what a model has answered.
-    fn answer(&mut self, step: Arc<str>, parts: Vec<Part>, text: String) {
-        self.record(Role::Assistant, parts);
+    fn tell_answer(&mut self, step: Arc<str>, text: String) {
         if !text.trim().is_empty() {
             self.replies.push(text.clone());
             let rendered = Rendered::Model;

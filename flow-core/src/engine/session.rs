@@ -85,7 +85,7 @@ impl SessionHandle {
         self.change(|doc| {
             self.check_goes_on(doc)?;
             // What was said stays said; the run says it again.
-            let visit = Visit { said: 0, ..doc.visit.clone() };
+            let visit = Visit { said: 0, round: None, ..doc.visit.clone() };
             Ok(Delta {
                 visit: Some(visit),
                 effects: Some(BTreeMap::new()),

@@ -445,6 +445,12 @@ async fn work<F: Flow>(
     for (request, outcome) in &answers.over {
         journal.answer(request, outcome.clone());
     }
+    let mut round = doc.visit.round.clone();
+    if let Some(round) = &mut round {
+        for (request, outcome) in &answers.over {
+            round.decide(request, outcome);
+        }
+    }
     let (visit, asked) = (doc.visit.number, doc.visit.asked);
     // A run about other words says other things.
     let same_run = strict || message == doc.visit.message;
@@ -457,6 +463,7 @@ async fn work<F: Flow>(
         visit,
         journal,
         interrupts: Vec::new(),
+        round,
         unrecorded: AtomicBool::new(false),
         last_message,
         message,

@@ -192,7 +192,7 @@ pub enum Event {
         text: String,
     },
     /// A tool is called, or a model has asked for a call that is refused. The calls of one
-    /// answer of a model come in its order.
+    /// answer of a model come in its order; one that needs an approval when it is made.
     ToolCall {
         /// The call; its result carries the same id.
         id: String,
@@ -203,6 +203,7 @@ pub enum Event {
     },
     /// A call is over. There is exactly one for each call, unless the turn ends first. Those
     /// of parallel tools come as they finish; the history has them in the order of the calls.
+    /// A call that waited for an approval and is not made has only this event.
     ToolResult {
         /// The call.
         id: String,

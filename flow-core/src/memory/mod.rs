@@ -50,7 +50,7 @@ pub use summary::SUMMARY_BYTES;
 pub use tokens::{BYTES_PER_TOKEN, FILE_TOKENS, IMAGE_TOKENS, MESSAGE_TOKENS, estimate_tokens};
 
 pub(crate) use group::cut_at;
-pub(crate) use order::frame;
+pub(crate) use order::{frame, join};
 pub(crate) use shown::{recalled, shown};
 pub(crate) use strategy::{keep_last, reset, reset_with_summary};
 pub(crate) use summary::{Fold, fold_due, read_summary};

@@ -69,7 +69,7 @@ fn clean(message: &Message) -> Option<Message> {
 
 /// Adds a message, to the one before it if that has the same role: some providers and most
 /// local models take turns only.
-pub(super) fn join(messages: &mut Vec<Message>, message: Message) {
+pub(crate) fn join(messages: &mut Vec<Message>, message: Message) {
     match messages.last_mut() {
         Some(last) if last.role == message.role => last.parts.extend(message.parts),
         _ => messages.push(message),

@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::{EffectRecord, Interrupt};
+use super::{EffectRecord, Interrupt, PendingRound};
 use crate::id::SessionId;
 use crate::message::Message;
 use crate::model::TokenUsage;
@@ -237,6 +237,10 @@ pub struct Visit {
     /// The caller's id of the turn that led here. Nothing once that turn is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<String>,
+    /// The tool calls of a model that wait for approvals, and what the step needs to go on
+    /// with them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round: Option<PendingRound>,
 }
 
 /// Few visits have calls to count.

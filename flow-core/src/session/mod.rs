@@ -11,6 +11,7 @@ mod effect;
 mod interrupt;
 mod migration;
 mod raw;
+mod round;
 #[cfg(feature = "testing")]
 pub(crate) mod schema;
 
@@ -25,3 +26,4 @@ pub use effect::{EffectKind, EffectOutcome, EffectRecord};
 pub use interrupt::{Display, Interrupt, Operation};
 pub use migration::Migrations;
 pub use raw::RawDoc;
+pub use round::{AskedCall, PendingRound};

@@ -160,8 +160,8 @@ impl RawDoc {
     }
 
     /// Makes the session stand at a step, which it enters in the next turn with the given
-    /// input; `None` for a step without one. What was asked at the step before is
-    /// forgotten, and so is what it waits for and which of its effects have begun. What the user said in an
+    /// input; `None` for a step without one. What was asked at the step before and what it
+    /// waits for is forgotten, and so is which of its effects have begun. What the user said in an
     /// interrupted turn and no step has read waits for the new step.
     ///
     /// # Errors
@@ -181,11 +181,14 @@ impl RawDoc {
         self.set("current_step", step.into());
         self.set("visit", visit);
         if self.value["waiting"]["kind"] == "interrupts" {
-            self.set("waiting", json!({ "kind": "message" }));
             self.set("wake_at", Value::Null);
         }
         if let Some(waiting) = self.object_mut("waiting") {
             waiting.remove("question");
+            // Nobody is asked any more what the step before has asked for.
+            if waiting.remove("pending").is_some() {
+                waiting.insert("kind".to_owned(), "message".into());
+            }
         }
         if let Some(effects) = self.object_mut("effects") {
             effects.clear();
@@ -500,6 +503,18 @@ mod tests {
         raw.remove_step("Old", "Browse").unwrap();
         assert_eq!(*raw.as_value(), once);
         assert!(raw.remove_step("Browse", "Browse").is_err());
+    }
+
+    #[test]
+    fn a_session_that_is_moved_waits_for_no_approval_any_more() {
+        let mut raw = doc();
+        raw.as_value_mut()["waiting"] =
+            json!({ "kind": "interrupts", "pending": [{ "request_id": "4-7-0" }] });
+        raw.as_value_mut()["visit"]["round"] = json!({ "asked": [{ "call": "a" }] });
+        raw.move_to("Explore", None).unwrap();
+        let value = raw.as_value();
+        assert_eq!(value["waiting"], json!({ "kind": "message" }));
+        assert_eq!(value["visit"], json!({ "number": 5, "entered": false, "asked": 0 }));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 use std::future::Future;
 
 use super::hooks::step_hooks;
-use super::{Crossing, FlowMeta, Form, Gate, Slot, Step, StepCx, kind};
+use super::{Crossing, FlowMeta, Form, Gate, Recovery, Slot, Step, StepCx, kind};
 use crate::error::Result;
+use crate::model::ModelError;
 use crate::session::Question;
 
 /// A step that fills a form in conversation.
@@ -107,6 +108,18 @@ pub trait Collect: Step<Kind = kind::Collect> + Form {
         data: Self::Data,
         cx: &mut StepCx<'_, Self::Flow>,
     ) -> impl Future<Output = Result<Self::Next>> + Send;
+
+    /// Runs when the model that reads a message into the form gave no answer, or refused, and may answer, leave the step or
+    /// ask another model once. Default: the flow is asked
+    /// ([`Flow::on_model_error`](crate::flow::Flow::on_model_error)).
+    fn on_model_error(
+        &mut self,
+        error: &ModelError,
+        cx: &mut StepCx<'_, Self::Flow>,
+    ) -> impl Future<Output = Result<Recovery<Self::Next>>> + Send {
+        let _ = (error, cx);
+        std::future::ready(Ok(Recovery::Pass))
+    }
 
     step_hooks!();
 }

@@ -18,7 +18,7 @@ use crate::ledger::Ledger;
 use crate::memory::{self, Marks, View};
 use crate::message::{Message, Part, Role};
 use crate::model::TokenUsage;
-use crate::session::{Interrupt, Question};
+use crate::session::{Interrupt, PendingRound, Question};
 use crate::time::{Clock, Timestamp};
 use crate::tool::ToolDefinition;
 
@@ -43,6 +43,9 @@ pub(crate) enum Effect {
         text: String,
         results: Vec<Part>,
     },
+    /// What a model has said with calls that wait for approvals. The history has it with
+    /// their round.
+    Aside(String),
     Feedback(String),
     Note(String),
     Ask(Question),
@@ -58,6 +61,8 @@ pub(crate) struct Scope {
     pub(crate) journal: Arc<Journal>,
     /// What the step waits for, once it does.
     pub(crate) interrupts: Vec<Interrupt>,
+    /// The tool calls of a model that wait for approvals.
+    pub(crate) round: Option<PendingRound>,
     /// Whether the commit before an effect has failed, so that none can follow.
     pub(crate) unrecorded: AtomicBool,
     /// What the user said and no step has consumed.

@@ -16,6 +16,7 @@ use super::{
 use crate::effect::{Denied, Journal};
 use crate::error::{Error, Result, StepError};
 use crate::event::Rendered;
+use crate::model::ModelError;
 use crate::session::Interrupt;
 use crate::transition::{Payload, Transition};
 
@@ -228,7 +229,20 @@ impl<S: Decide> StepKind<S> for kind::Decide {
         cx: &mut StepCx<'_, S::Flow>,
         next: &mut Option<S::Next>,
     ) -> Result<Option<Transition>> {
-        let verdict = step.verdict(cx).await?;
+        let mut failures = Failures::begin(cx.scope);
+        let verdict = loop {
+            let error = match step.verdict(cx).await {
+                Ok(verdict) => break verdict,
+                Err(error) => of_model(error)?,
+            };
+            failures.mark(cx.scope);
+            let recovery = step.on_model_error(&error, cx).await?;
+            let recovered = failures.settle(recovery, error, cx).await?;
+            if let Some(over) = follow(recovered, cx, next) {
+                return Ok(over);
+            }
+        };
+        failures.finish(cx.scope);
         *next = Some(step.decide(verdict, cx).await?);
         Ok(None)
     }
@@ -290,7 +304,10 @@ where
         next: &mut Option<S::Next>,
     ) -> Result<Option<Transition>> {
         cx.take_message();
-        let text = match step.response(cx) {
+        // A round of calls that has waited goes on, whatever it has made of the step.
+        let waited = cx.scope.round.is_some();
+        let authored = if waited { None } else { step.response(cx) };
+        let text = match authored {
             Some(response) => {
                 let text = response.clone();
                 cx.scope.effects.push(Effect::Say { text, rendered: Rendered::Engine });
@@ -355,10 +372,32 @@ impl<S: Collect> StepKind<S> for kind::Collect {
         cx: &mut StepCx<'_, S::Flow>,
         next: &mut Option<S::Next>,
     ) -> Result<Option<Transition>> {
-        let mut asking = match cx.take_message() {
-            Some(message) => fill(step, &message, cx).await?,
-            None => Vec::new(),
-        };
+        let mut asking = Vec::new();
+        if let Some(message) = cx.take_message() {
+            let mut failures = Failures::begin(cx.scope);
+            let asked = cx.scope.asked_fields.clone();
+            let form: Vec<_> = (0..S::slots().len()).map(|slot| step.get(slot)).collect();
+            asking = loop {
+                let error = match fill(step, &message, cx).await {
+                    Ok(asking) => break asking,
+                    Err(Failed::Step(error)) => return Err(error),
+                    Err(Failed::Model(error)) => error,
+                };
+                failures.mark(cx.scope);
+                let recovery = step.on_model_error(&error, cx).await?;
+                let recovered = failures.settle(recovery, error, cx).await?;
+                if let Some(over) = follow(recovered, cx, next) {
+                    return Ok(over);
+                }
+                // Another model reads the message into the form as it was.
+                cx.scope.asked_fields.clone_from(&asked);
+                for (slot, value) in form.iter().enumerate() {
+                    // A value that the slot had before reads as its type.
+                    let _ = step.set(slot, value.clone());
+                }
+            };
+            failures.finish(cx.scope);
+        }
         asking = ask_also(asking, missing(step));
         if asking.is_empty()
             && let Some(data) = step.data()
@@ -383,6 +422,35 @@ impl<S: Collect> StepKind<S> for kind::Collect {
     }
 
     forward_hooks!(Collect);
+}
+
+/// The error of a model, or any other as it is.
+fn of_model(error: StepError) -> Result<ModelError> {
+    match error.into_source::<Error>()? {
+        Error::Model(error) => Ok(error),
+        other => Err(other.into()),
+    }
+}
+
+/// What a step that does not speak does after its model has failed; nothing when it is to be
+/// asked again.
+fn follow<F: FlowMeta, N>(
+    recovered: Recovered<N>,
+    cx: &mut StepCx<'_, F>,
+    next: &mut Option<N>,
+) -> Option<Option<Transition>> {
+    match recovered {
+        Recovered::Again => None,
+        Recovered::Answer(text) => {
+            cx.say(text);
+            Some(Some(Transition::Stay))
+        }
+        Recovered::Go(way) => {
+            *next = Some(way);
+            Some(None)
+        }
+        Recovered::Leave(transition) => Some(Some(transition)),
+    }
 }
 
 type Running<'a, T> = Pin<Box<dyn Future<Output = Result<T, StepError>> + Send + 'a>>;

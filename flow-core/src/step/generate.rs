@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::approval::Resumed;
+use super::cx::Scope;
 use super::recall;
 use super::round::{Round, Toolbox, keep};
 use super::speaker::ask;
@@ -12,8 +14,10 @@ use super::{
     Check, Effect, Exposure, FlowMeta, Gate, Prompt, Reply, Step, StepCx, ToolFuture, ToolHost,
 };
 use crate::error::{Error, StepError, ToolError};
+use crate::memory;
 use crate::message::{Message, Part, Role, ToolCallPart};
 use crate::model::{CallPolicy, ChatRequest, ModelError, Sampling, ToolChoice};
+use crate::session::PendingRound;
 use crate::tool::{ToolDefinition, ToolPolicy, WayOut, declared};
 use crate::transition::Transition;
 
@@ -174,11 +178,26 @@ pub(super) async fn generate<F: FlowMeta>(
     let toolbox = open_toolbox(step, cx, speaker.policy.clone());
     let limit = speaker.policy.tool_rounds;
     let Progress { messages, refused, rounds } = progress;
+    let waited = match cx.scope.round.take() {
+        Some(round) => match toolbox.resume(step, cx, round).await {
+            Resumed::Leaves(transition) => {
+                return Ok(Generated { text: String::new(), transition: Some(transition) });
+            }
+            Resumed::Over(round) => Some(round),
+        },
+        None => None,
+    };
     let history = match messages.take() {
         Some(messages) => messages,
         None => {
             recall::refresh(cx.scope).await;
-            cx.scope.history()
+            match waited {
+                Some(round) => {
+                    (*refused, *rounds) = (round.refused, round.rounds);
+                    history_with(cx.scope, round)
+                }
+                None => cx.scope.history(),
+            }
         }
     };
     let mut request =
@@ -227,7 +246,17 @@ pub(super) async fn generate<F: FlowMeta>(
         *rounds += 1;
 
         let before = cx.scope.effects.len();
-        let Round { results, transition } = toolbox.run(step, cx, &calls).await;
+        let Round { place, results, asked, transition } = toolbox.run(step, cx, &calls).await;
+        if !asked.is_empty() {
+            if !text.trim().is_empty() {
+                cx.scope.effects.insert(before, Effect::Aside(text));
+            }
+            let (rounds, refused) = (*rounds, *refused);
+            let round = PendingRound { answer: parts, results, asked, place, rounds, refused };
+            let transition = Some(cx.scope.suspend(round));
+            return Ok(Generated { text: String::new(), transition });
+        }
+        let results: Vec<Part> = results.into_iter().map(Part::ToolResult).collect();
         request.messages.push(cx.scope.draft(Role::Assistant, parts.clone()));
         request.messages.push(cx.scope.draft(Role::Tool, results.clone()));
         // What tools have said comes behind the results, which belong right behind the calls.
@@ -236,6 +265,16 @@ pub(super) async fn generate<F: FlowMeta>(
             return Ok(Generated { text: String::new(), transition });
         }
     }
+}
+
+/// The conversation with a round that has waited, which is not recorded yet.
+fn history_with(scope: &Scope, round: PendingRound) -> Vec<Message> {
+    let mut history = scope.recalled();
+    let results = round.results.into_iter().map(Part::ToolResult).collect();
+    memory::join(&mut history, scope.draft(Role::Assistant, round.answer));
+    memory::join(&mut history, scope.draft(Role::Tool, results));
+    memory::frame(&mut history, scope.now);
+    history
 }
 
 /// Finds what the model may call: what the step declares, as its hook has left it.

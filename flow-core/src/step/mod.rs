@@ -16,6 +16,7 @@
 
 mod action;
 mod action_cx;
+mod approval;
 mod collect;
 pub mod confirm;
 mod cx;

@@ -41,6 +41,9 @@ pub enum Check {
 /// error result, from which the model goes on; what such a tool has said through its context
 /// is not said.
 ///
+/// Calls that a person has to [approve](ToolPolicy::Ask) wait, and the step with them, after
+/// the other calls of the round are made.
+///
 /// When the model fails after that, or the step itself, calls that were made stay in the
 /// history if [`on_model_error`](Self::on_model_error) or the flow's `on_error` lets the turn
 /// go on. A turn that fails leaves nothing of them but its events: the document stays at its
@@ -108,11 +111,12 @@ pub trait Reply: Step<Kind = kind::Reply> {
     }
 
     /// Whether a call that the model asks for is made. By default as its definition says;
-    /// `#[tool(ask)]` sets that.
+    /// `#[tool(ask)]` lets a person decide, see [`ToolPolicy::Ask`].
     ///
     /// It is asked before each call, with the step and the state as the calls before it in
     /// the round have left them; for calls that run at the same time, before the first of
-    /// them. `arguments` are the model's, repaired as the tool will read them.
+    /// them. `arguments` are the model's, repaired as the tool will read them. About a call
+    /// that was approved it is asked once more before the call is made: it may still deny it.
     ///
     /// ```
     /// # use flow_core::prelude::*;

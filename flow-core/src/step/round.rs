@@ -9,20 +9,23 @@ use std::sync::Arc;
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Map, Value};
 
+use super::cx::Scope;
 use super::generate::Spoken;
 use super::{FlowMeta, StepCx};
 use crate::error::ToolError;
 use crate::event::Event;
 use crate::id::SessionId;
 use crate::json;
-use crate::message::{Part, ToolCallPart, ToolResultPart};
+use crate::message::{ToolCallPart, ToolResultPart};
 use crate::model::CallPolicy;
 use crate::panic::catch_panic;
+use crate::session::AskedCall;
 use crate::telemetry::{ToolSpan, execute_tool};
 use crate::tool::{ToolCx, ToolDefinition, ToolOutput, ToolPolicy, WayOut, arguments};
 use crate::transition::Transition;
 
-const NOT_CALLED: &str = "not called: another tool of this round has moved the conversation";
+pub(super) const NOT_CALLED: &str =
+    "not called: another tool of this round has moved the conversation";
 
 /// What a model may call, and how.
 pub(super) struct Toolbox {
@@ -36,14 +39,25 @@ pub(super) struct Toolbox {
 
 /// What a round has given.
 pub(super) struct Round {
-    /// A result for each call, in the order of the calls.
-    pub(super) results: Vec<Part>,
+    /// Its place in the conversation.
+    pub(super) place: u64,
+    /// A result for each call that does not wait, in the order of the calls.
+    pub(super) results: Vec<ToolResultPart>,
+    /// The calls that wait for an approval, in their order; none once the flow has moved.
+    pub(super) asked: Vec<AskedCall>,
     /// Where a tool has moved the flow.
     pub(super) transition: Option<Transition>,
 }
 
+/// Whether a call is made now.
+pub(super) enum Verdict {
+    /// A person is asked first; the arguments are as the tool will read them.
+    Ask(Value),
+    Now(Decision),
+}
+
 /// What becomes of a call.
-enum Decision {
+pub(super) enum Decision {
     /// The tool of the step is called.
     Step,
     /// The tool of the flow is called.
@@ -53,15 +67,24 @@ enum Decision {
 }
 
 /// A call and its place in the conversation.
-struct Placed<'a> {
-    call: &'a ToolCallPart,
-    place: String,
+pub(super) struct Placed<'a> {
+    pub(super) call: &'a ToolCallPart,
+    /// The place of the round.
+    pub(super) round: u64,
+    /// The place among the calls of the round.
+    pub(super) index: usize,
+}
+
+/// What a call has come to in its round.
+enum Answered {
+    Result(ToolResultPart),
+    Asked(Box<AskedCall>),
 }
 
 type Made = Result<ToolOutput, ToolError>;
 
 impl Toolbox {
-    fn find(&self, name: &str) -> Option<&ToolDefinition> {
+    pub(super) fn find(&self, name: &str) -> Option<&ToolDefinition> {
         self.offered.iter().find(|tool| tool.name == name)
     }
 
@@ -82,75 +105,89 @@ impl Toolbox {
         calls: &[ToolCallPart],
     ) -> Round {
         let place = cx.scope.next_place();
-        let calls: Vec<Placed<'_>> = (0..)
-            .zip(calls)
-            .map(|(i, call): (usize, _)| Placed { call, place: format!("{place}:{i}") })
-            .collect();
-        let mut results = Vec::with_capacity(calls.len());
+        let calls: Vec<Placed<'_>> =
+            (0..).zip(calls).map(|(index, call)| Placed { call, round: place, index }).collect();
+        let mut answers = Vec::with_capacity(calls.len());
         let mut transition = None;
         let mut rest = calls.as_slice();
         while let Some((first, behind)) = rest.split_first() {
             if transition.is_some() {
                 tell_call(cx, first.call);
-                results.push(self.answer(cx, first.call, Err(NOT_CALLED.to_owned())));
+                let result = self.answer(cx, first.call, Err(NOT_CALLED.to_owned()));
+                answers.push(Answered::Result(result));
                 rest = behind;
                 continue;
             }
             let together = rest.iter().take_while(|c| self.is_parallel(&c.call.name)).count();
             if together > 0 {
                 let (now, later) = rest.split_at(together);
-                results.extend(self.run_together(step, cx, now).await);
+                answers.extend(self.run_together(step, cx, now).await);
                 rest = later;
             } else {
-                let (result, next) = self.run_alone(step, cx, first).await;
-                results.push(result);
+                let (answered, next) = self.run_alone(step, cx, first).await;
+                answers.push(answered);
                 transition = next;
                 rest = behind;
             }
         }
-        Round { results, transition }
+        let (mut results, mut asked) = (Vec::new(), Vec::new());
+        for (answered, Placed { call, .. }) in answers.into_iter().zip(&calls) {
+            match answered {
+                Answered::Result(result) => results.push(result),
+                Answered::Asked(_) if transition.is_some() => {
+                    results.push(self.answer(cx, call, Err(NOT_CALLED.to_owned())));
+                }
+                Answered::Asked(call) => asked.push(*call),
+            }
+        }
+        Round { place, results, asked, transition }
     }
 
     /// Says what becomes of a call.
-    fn decide<F: FlowMeta>(
+    pub(super) fn decide<F: FlowMeta>(
         &self,
         step: &dyn Spoken<F>,
         cx: &StepCx<'_, F>,
-        Placed { call, place }: &Placed<'_>,
-    ) -> Decision {
+        placed: &Placed<'_>,
+    ) -> Verdict {
+        let call = placed.call;
+        let refuse = |error| Verdict::Now(Decision::Refuse(error));
         let name = || call.name.clone();
         let Some(tool) = self.find(&call.name) else {
             let known: Vec<&str> = self.offered.iter().map(|tool| tool.name.as_str()).collect();
-            return Decision::Refuse(ToolError::Unknown { tool: name(), known: known.join(", ") });
+            return refuse(ToolError::Unknown { tool: name(), known: known.join(", ") });
         };
         let mut seen = match arguments::refuse_deep(&call.name, call.arguments.clone()) {
             Ok(arguments) => arguments,
-            Err(error) => return Decision::Refuse(error),
+            Err(error) => return refuse(error),
         };
         // What the policy sees is what the tool will read: no number hides in a text.
         arguments::repair(&tool.parameters, &mut seen);
-        let denied = |reason| Decision::Refuse(ToolError::Denied { tool: name(), reason });
         match step.tool_policy(tool, &seen, cx) {
-            ToolPolicy::Allow if self.own.iter().any(|own| own.name == call.name) => Decision::Step,
-            ToolPolicy::Allow => {
-                let scope = &*cx.scope;
-                let digest = json::digest(&call.arguments);
-                let key = format!(
-                    "{}:{}:{place}:{}:{}",
-                    scope.session,
-                    scope.visit,
-                    call.name,
-                    &digest[..16]
-                );
-                Decision::Flow(ToolCx::new(scope.session.clone(), &*scope.turn, &*scope.step, key))
-            }
-            ToolPolicy::Ask => denied(
-                "a person has to approve it first, and this conversation cannot ask for an \
-                 approval yet"
-                    .to_owned(),
-            ),
-            ToolPolicy::Deny(reason) => denied(reason),
+            ToolPolicy::Allow => Verdict::Now(self.allow(cx.scope, placed)),
+            ToolPolicy::Ask => match arguments::refuse_deep(&call.name, seen) {
+                Ok(seen) => Verdict::Ask(seen),
+                Err(error) => refuse(error),
+            },
+            ToolPolicy::Deny(reason) => refuse(ToolError::Denied { tool: name(), reason }),
         }
+    }
+
+    /// Lets a call be made.
+    pub(super) fn allow(&self, scope: &Scope, placed: &Placed<'_>) -> Decision {
+        let Placed { call, round, index } = placed;
+        if self.own.iter().any(|own| own.name == call.name) {
+            return Decision::Step;
+        }
+        let digest = json::digest(&call.arguments);
+        let key = format!(
+            "{}:{}:{round}:{index}:{}:{}",
+            scope.session,
+            scope.visit,
+            call.name,
+            &digest[..16]
+        );
+        Decision::Flow(ToolCx::new(scope.session.clone(), &*scope.turn, &*scope.step, key))
     }
 
     async fn run_alone<F: FlowMeta>(
@@ -158,11 +195,30 @@ impl Toolbox {
         step: &mut dyn Spoken<F>,
         cx: &mut StepCx<'_, F>,
         placed: &Placed<'_>,
-    ) -> (Part, Option<Transition>) {
+    ) -> (Answered, Option<Transition>) {
+        match self.decide(step, cx, placed) {
+            Verdict::Ask(seen) => {
+                (Answered::Asked(self.request(cx.scope, placed, seen).into()), None)
+            }
+            Verdict::Now(decision) => {
+                let (result, next) = self.make(step, cx, placed, decision).await;
+                (Answered::Result(result), next)
+            }
+        }
+    }
+
+    /// Makes a call, or says why not.
+    pub(super) async fn make<F: FlowMeta>(
+        &self,
+        step: &mut dyn Spoken<F>,
+        cx: &mut StepCx<'_, F>,
+        placed: &Placed<'_>,
+        decision: Decision,
+    ) -> (ToolResultPart, Option<Transition>) {
         let call = placed.call;
         tell_call(cx, call);
         let said = cx.scope.effects.len();
-        let made = match self.decide(step, cx, placed) {
+        let made = match decision {
             Decision::Step => {
                 let running = step.call(cx, &call.name, call.arguments.clone());
                 self.guard(call, running).await
@@ -186,17 +242,26 @@ impl Toolbox {
         step: &dyn Spoken<F>,
         cx: &StepCx<'_, F>,
         calls: &[Placed<'_>],
-    ) -> Vec<Part> {
-        type Running<'a> = Pin<Box<dyn Future<Output = (usize, Part)> + Send + 'a>>;
+    ) -> Vec<Answered> {
+        type Running<'a> = Pin<Box<dyn Future<Output = (usize, Answered)> + Send + 'a>>;
 
-        let decided: Vec<Decision> =
+        let verdicts: Vec<Verdict> =
             calls.iter().map(|placed| self.decide(step, cx, placed)).collect();
         let running: Vec<Running<'_>> = (0..)
             .zip(calls)
-            .zip(decided)
-            .map(|((i, placed), decision)| -> Running<'_> {
+            .zip(verdicts)
+            .map(|((i, placed), verdict)| -> Running<'_> {
                 let call = placed.call;
                 Box::pin(async move {
+                    let decision = match verdict {
+                        Verdict::Ask(seen) => {
+                            return (
+                                i,
+                                Answered::Asked(self.request(cx.scope, placed, seen).into()),
+                            );
+                        }
+                        Verdict::Now(decision) => decision,
+                    };
                     tell_call(cx, call);
                     let made = match decision {
                         Decision::Step => {
@@ -209,12 +274,12 @@ impl Toolbox {
                         Decision::Refuse(error) => Err(error),
                     };
                     let result = made.map(|made| made.result).map_err(|error| error.to_string());
-                    (i, self.answer(cx, call, result))
+                    (i, Answered::Result(self.answer(cx, call, result)))
                 })
             })
             .collect();
         let limit = self.policy.parallel_tools.max(1);
-        let mut results: Vec<(usize, Part)> =
+        let mut results: Vec<(usize, Answered)> =
             stream::iter(running).buffer_unordered(limit).collect().await;
         results.sort_by_key(|(i, _)| *i);
         results.into_iter().map(|(_, result)| result).collect()
@@ -247,12 +312,12 @@ impl Toolbox {
     }
 
     /// Tells the result of a call, and makes it what the model is told.
-    fn answer<F: FlowMeta>(
+    pub(super) fn answer<F: FlowMeta>(
         &self,
         cx: &StepCx<'_, F>,
         call: &ToolCallPart,
         result: Result<Value, String>,
-    ) -> Part {
+    ) -> ToolResultPart {
         let is_error = result.is_err();
         let limit = self.policy.tool_result_bytes;
         let (value, content) = match result {
@@ -270,7 +335,7 @@ impl Toolbox {
             failed: is_error,
         });
         let name = plain_name(&call.name).into_owned();
-        Part::ToolResult(ToolResultPart { id: call.id.clone(), name, content, is_error })
+        ToolResultPart { id: call.id.clone(), name, content, is_error }
     }
 }
 

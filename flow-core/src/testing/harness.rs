@@ -60,6 +60,7 @@ impl<F: FlowMeta> StepHarness<F> {
             visit: 1,
             journal,
             interrupts: Vec::new(),
+            round: None,
             unrecorded: AtomicBool::new(false),
             message: None,
             last_message: None,
@@ -114,9 +115,10 @@ impl<F: FlowMeta> StepHarness<F> {
         let effects = self.scope.effects.iter();
         effects
             .filter_map(|effect| match effect {
-                Effect::Say { text, .. } | Effect::Answer { text, .. } | Effect::Feedback(text) => {
-                    Some(text.as_str())
-                }
+                Effect::Say { text, .. }
+                | Effect::Answer { text, .. }
+                | Effect::Aside(text)
+                | Effect::Feedback(text) => Some(text.as_str()),
                 Effect::Round { text, .. } => Some(text.as_str()).filter(|text| !text.is_empty()),
                 Effect::Ask(question) => Some(question.text.as_str()),
                 Effect::Note(_) => None,

@@ -47,21 +47,6 @@ async fn a_tool_that_the_flow_has_taken_out_is_neither_offered_nor_called() {
 }
 
 #[tokio::test]
-async fn a_call_that_needs_an_approval_is_not_made_and_the_model_is_told_why() {
-    let model = ScriptedModel::new().tool_call("refund", json!({ "cents": 1 })).text("I cannot.");
-    let talk = Talk::new(Errands::at("Named"), model);
-    talk.say("refund").await.unwrap();
-    let told = &talk.told()[0];
-    assert!(told.is_error);
-    assert_eq!(
-        told.content,
-        "tool `refund` was not called: a person has to approve it first, and this conversation \
-         cannot ask for an approval yet"
-    );
-    assert_eq!(talk.stage.take_log(), [""; 0]);
-}
-
-#[tokio::test]
 async fn a_step_may_deny_a_single_call_by_what_the_tool_would_read() {
     let pay = |cents| ("pay", json!({ "cents": cents }));
     let model = ScriptedModel::new()

@@ -1,5 +1,6 @@
 //! Reply steps that speak through a model: the tool loop, memory, failures.
 
+mod asking;
 mod collect;
 mod deadlines;
 mod errands;
@@ -9,6 +10,7 @@ mod memory;
 mod parameters;
 mod recoveries;
 mod replies;
+mod rescues;
 mod rounds;
 mod structured;
 

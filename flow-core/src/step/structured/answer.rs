@@ -15,13 +15,26 @@ pub(super) fn read(response: &ChatResponse, name: &str, by_tool: bool) -> Result
     if let Some(call) = response.tool_calls().find(|call| call.name == name) {
         return Ok(call.arguments.clone());
     }
-    json_in(&response.text()).ok_or_else(|| {
+    json_in(&response.text()).map(|value| unwrap_call(value, name)).ok_or_else(|| {
         let reason = match by_tool {
             true => format!("the tool `{name}` was not called"),
             false => "the answer holds no JSON object".to_owned(),
         };
         Misfit { path: ".".to_owned(), reason }
     })
+}
+
+/// The arguments of a call that a model has written as text, as small ones do; any other value
+/// as it is.
+fn unwrap_call(mut value: Value, name: &str) -> Value {
+    match value.get_mut("arguments").map(Value::take) {
+        Some(arguments) if value["name"] == name && arguments.is_object() => arguments,
+        Some(arguments) => {
+            value["arguments"] = arguments;
+            value
+        }
+        None => value,
+    }
 }
 
 /// The JSON in a text: the whole text, a fenced block of it with or without a language, or the
@@ -120,6 +133,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_call_that_is_written_as_text_counts() {
+        let call = json!({ "name": "submit", "arguments": { "a": 1 } });
+        assert_eq!(unwrap_call(call.clone(), "submit"), json!({ "a": 1 }));
+        assert_eq!(unwrap_call(call.clone(), "other"), call);
+        let text = json!({ "name": "submit", "arguments": "a" });
+        assert_eq!(unwrap_call(text.clone(), "submit"), text);
+        assert_eq!(unwrap_call(json!([1]), "submit"), json!([1]));
+    }
 
     #[test]
     fn json_is_found_wherever_a_model_puts_it() {

@@ -121,6 +121,12 @@ fn make_request(
             request = request.output(OutputSchema { name: wanted.name.to_owned(), schema });
         }
         Mode::Tool => {
+            // Some servers take no notice of the choice.
+            if !system.is_empty() {
+                system.push_str("\n\n");
+            }
+            let name = wanted.name;
+            system.push_str(&format!("Call the tool {name} with the answer."));
             let schema = wanted.schema.clone();
             let tool = ToolDefinition::new(wanted.name, wanted.description, schema);
             request = request.tools(vec![tool]).tool_choice(ToolChoice::Tool(wanted.name.into()));

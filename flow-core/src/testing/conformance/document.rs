@@ -1,7 +1,7 @@
 use serde_json::{Map, Value, json};
 
 use super::clause::{done, equal, holds, refused, same};
-use super::sample::{message, path_entry, time, turn};
+use super::sample::{message, path_entry, pending_round, time, turn};
 use super::{FORMAT_1, Subject, odd_values, whole};
 use crate::message::Message;
 use crate::session::{
@@ -125,6 +125,7 @@ fn any_delta(dice: &mut fastrand::Rng, doc: &SessionDoc, round: u64) -> Delta {
             message: dice.bool().then(|| format!("said in {round}")),
             heard: dice.bool().then(|| format!("heard in {round}")),
             turn: dice.bool().then(|| format!("turn {round}")),
+            round: dice.bool().then(pending_round),
         });
     }
     if part(dice) {

@@ -2,14 +2,15 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use crate::effect::{Approved, Decision};
 use crate::id::SessionId;
-use crate::message::{Message, Role};
+use crate::message::{Message, Part, Role, ToolCallPart, ToolResultPart};
 use crate::model::TokenUsage;
 use crate::outcome::Outcome;
 use crate::session::{
-    ArchiveMark, ContextStart, EdgeCount, EffectOutcome, EffectRecord, ErrorRecord, FORMAT,
-    FlowRef, Lease, MAIN_MEMORY, Memory, PathEntry, Question, SessionDoc, Status, Summary,
-    TurnRecord, Visit, Waiting,
+    ArchiveMark, AskedCall, ContextStart, Display, EdgeCount, EffectKind, EffectOutcome,
+    EffectRecord, ErrorRecord, FORMAT, FlowRef, Interrupt, Lease, MAIN_MEMORY, Memory, Operation,
+    PathEntry, PendingRound, Question, SessionDoc, Status, Summary, TurnRecord, Visit, Waiting,
 };
 use crate::time::Timestamp;
 
@@ -65,6 +66,7 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
             message: Some("two nights".into()),
             heard: Some("two nights, please".into()),
             turn: Some("m-1".into()),
+            round: Some(pending_round()),
         },
         state: json!({"room": 7, "guests": null}),
         steps: BTreeMap::from([
@@ -117,6 +119,49 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
         created_at: time(0),
         updated_at: time(1_250),
         expires_at: Some(far()),
+    }
+}
+
+/// A round of two calls, of which one has its result and the other is approved.
+pub(super) fn pending_round() -> PendingRound {
+    let arguments = json!({ "$cents": 9_007_199_254_740_993_u64, "to.whom": "Bo" });
+    let call = |id: &str, arguments: &Value| {
+        let (id, name, arguments) = (id.to_owned(), "pay".to_owned(), arguments.clone());
+        Part::ToolCall(ToolCallPart { id, name, arguments })
+    };
+    let request = Interrupt {
+        request_id: "2-1-1".into(),
+        kind: EffectKind::Approval,
+        step: "Checkout".into(),
+        name: "call of `pay`".into(),
+        display: Display { title: "call of `pay`".into(), description: "Pays.".into() },
+        allowed: vec!["approved".into(), "denied".into()],
+        response_schema: None,
+        deadline: Some(far()),
+        on_expiry: Some(EffectOutcome::Value(json!({ "decision": "denied" }))),
+        operation: Some(Operation {
+            tool: "pay".into(),
+            arguments: arguments.clone(),
+            argument_hash: "1".repeat(64),
+        }),
+    };
+    let approved = Approved { by: Some("ada".into()), reason: Some("within budget".into()) };
+    PendingRound {
+        answer: vec![Part::text("I pay."), call("a", &json!({})), call("b", &arguments)],
+        results: vec![ToolResultPart {
+            id: "a".into(),
+            name: "pay".into(),
+            content: "no sum".into(),
+            is_error: true,
+        }],
+        asked: vec![AskedCall {
+            call: "b".into(),
+            request,
+            decision: Some(Decision::Approved(approved)),
+        }],
+        place: 3,
+        rounds: 2,
+        refused: 1,
     }
 }
 
