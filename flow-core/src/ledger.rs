@@ -10,8 +10,9 @@ use tracing::Instrument as _;
 
 use crate::error::{Error, SessionError};
 use crate::json::{self, MAX_DEPTH};
-use crate::session::{ArchiveEntry, Delta, MemoryDelta, SessionDoc};
+use crate::session::{ArchiveEntry, Delta, EffectRecord, MemoryDelta, SessionDoc};
 use crate::store::{Commit, Grant, SessionStore};
+use crate::time::Timestamp;
 
 /// How many of the biggest parts an error names.
 const NAMED_PARTS: usize = 4;
@@ -40,6 +41,9 @@ struct Writer {
     replace: bool,
     /// The document that the next commit puts aside.
     supersede: Option<SessionDoc>,
+    /// The last commit was sent and not answered, or answered with an error: the store may not
+    /// have what the document at hand has.
+    unanswered: bool,
 }
 
 impl Ledger {
@@ -96,11 +100,37 @@ impl Ledger {
     /// after an error about the document itself, which is found before anything is done.
     pub(crate) async fn commit(
         &self,
-        mut delta: Delta,
+        delta: Delta,
         archive: &[ArchiveEntry],
         release: bool,
     ) -> Result<(), Error> {
         let mut writer = self.writer.lock().await;
+        self.write(&mut writer, delta, archive, release).await
+    }
+
+    /// Makes sure that the store has these effects.
+    pub(crate) async fn commit_effects(
+        &self,
+        effects: BTreeMap<String, EffectRecord>,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        // Those of an effect beside it may be on their way.
+        let mut writer = self.writer.lock().await;
+        if !writer.unanswered && self.doc().effects == effects {
+            return Ok(());
+        }
+        let effects = Some(effects);
+        let delta = Delta { effects, updated_at: Some(now), ..Delta::default() };
+        self.write(&mut writer, delta, &[], false).await
+    }
+
+    async fn write(
+        &self,
+        writer: &mut Writer,
+        mut delta: Delta,
+        archive: &[ArchiveEntry],
+        release: bool,
+    ) -> Result<(), Error> {
         writer.check(&*self.store, &self.doc(), &delta)?;
         delta.replace |= writer.replace;
         let (base, doc) = {
@@ -124,7 +154,9 @@ impl Ledger {
             release,
         };
         let span = tracing::debug_span!("commit", session = %doc.id, revision = doc.revision);
+        writer.unanswered = true;
         self.store.commit(&commit).instrument(span).await?;
+        writer.unanswered = false;
         writer.replace = false;
         writer.supersede = None;
         Ok(())

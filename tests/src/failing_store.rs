@@ -1,6 +1,7 @@
 //! A store that fails, hangs or ends the process at one call, in front of a real one.
 
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +30,11 @@ pub enum Fault {
     KillBefore,
     /// The work is done, and the process kills itself with SIGKILL.
     KillAfter,
+    /// Nothing is done, and this call and all that come after it fail, as if the process
+    /// were dead: of what it does without the store, nothing is known.
+    StopBefore,
+    /// The work is done, and this call and all that come after it fail.
+    StopAfter,
 }
 
 impl Fault {
@@ -44,6 +50,8 @@ pub struct FailingStore {
     /// How many calls are made before the one that fails.
     plan: Arc<Mutex<Option<(usize, Fault)>>>,
     hanging: Arc<Notify>,
+    stopped: Arc<AtomicBool>,
+    calls: Arc<AtomicUsize>,
 }
 
 impl FailingStore {
@@ -54,7 +62,13 @@ impl FailingStore {
 
     /// In front of a store that is shared with others.
     pub fn shared(inner: Arc<dyn SessionStore>) -> Self {
-        Self { inner, plan: Arc::default(), hanging: Arc::default() }
+        Self {
+            inner,
+            plan: Arc::default(),
+            hanging: Arc::default(),
+            stopped: Arc::default(),
+            calls: Arc::default(),
+        }
     }
 
     /// Plans a fault for the call after the next `calls` of `open`, `commit`, `release` and
@@ -71,6 +85,21 @@ impl FailingStore {
     /// Waits until a call hangs.
     pub async fn hangs(&self) {
         self.hanging.notified().await;
+    }
+
+    /// Lets all calls fail from now on.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether all calls fail.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// How many calls that can fail were made.
+    pub fn calls(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
     }
 
     fn plan(&self) -> std::sync::MutexGuard<'_, Option<(usize, Fault)>> {
@@ -98,10 +127,17 @@ impl FailingStore {
         &self,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
         let fault = self.due();
         match fault {
+            _ if self.is_stopped() => {}
             None => return work.await,
             Some(Fault::FailBefore) => {}
+            Some(Fault::StopBefore) => self.stop(),
+            Some(Fault::StopAfter) => {
+                drop(work.await?);
+                self.stop();
+            }
             Some(Fault::FailAfter) => drop(work.await?),
             Some(Fault::HangBefore) => {
                 self.hanging.notify_one();
@@ -118,9 +154,13 @@ impl FailingStore {
                 kill();
             }
         }
-        let source = "the connection was lost as planned".into();
-        Err(StoreError::Unavailable { backend: "the store", operation: "answer", source })
+        Err(unavailable())
     }
+}
+
+fn unavailable() -> StoreError {
+    let source = "the connection was lost as planned".into();
+    StoreError::Unavailable { backend: "the store", operation: "answer", source }
 }
 
 fn kill() -> ! {
@@ -152,6 +192,9 @@ impl SessionStore for FailingStore {
         grant: &Grant,
         ttl: Duration,
     ) -> Result<Timestamp, StoreError> {
+        if self.is_stopped() {
+            return Err(unavailable());
+        }
         self.inner.renew(id, grant, ttl).await
     }
 

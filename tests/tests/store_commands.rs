@@ -85,7 +85,7 @@ async fn the_durability_decides_how_many_commits_there_are() {
 
     let (effect, commands, database) = build(Durability::Effect).await.unwrap();
     effect.turn::<Route>(say("s", "b tool tool c .")).await.unwrap();
-    assert_eq!(commands.take(), expected(3 + 2), "two tool calls");
+    assert_eq!(commands.take(), expected(3 + 1 + 2), "what was said, and two tool calls");
     database.drop().await.unwrap();
 }
 

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use crate::error::{Divergence, EffectError};
+use crate::error::{Divergence, EffectError, Error};
 use crate::json;
 use crate::session::{EffectKind, EffectOutcome, EffectRecord, Interrupt};
 use crate::time::Timestamp;
@@ -45,6 +45,8 @@ struct Inner {
     /// What the run waits for.
     waiting: BTreeMap<Place, Interrupt>,
     diverged: Option<(String, String, Place)>,
+    /// Why the run cannot go on.
+    broken_off: Option<Error>,
 }
 
 /// An effect that begins.
@@ -121,6 +123,7 @@ impl Journal {
         inner.reached.clear();
         inner.handled.clear();
         inner.diverged = None;
+        inner.broken_off = None;
         inner.failed = false;
     }
 
@@ -173,6 +176,16 @@ impl Journal {
     pub(crate) fn is_stuck(&self) -> bool {
         let inner = self.lock();
         inner.running == 0 && !inner.waiting.is_empty()
+    }
+
+    /// Ends the run with an error that is none of its effects.
+    pub(crate) fn break_off(&self, error: Error) {
+        self.lock().broken_off.get_or_insert(error);
+    }
+
+    /// Why the run cannot go on.
+    pub(crate) fn take_break(&self) -> Option<Error> {
+        self.lock().broken_off.take()
     }
 
     /// Counts an effect that does something.
@@ -310,6 +323,7 @@ impl Inner {
             running: 0,
             waiting: BTreeMap::new(),
             diverged: None,
+            broken_off: None,
         }
     }
 
@@ -326,7 +340,9 @@ impl Inner {
         let kept = self.records.iter().filter(|(place, (_, record))| {
             let failed = match &record.outcome {
                 Some(EffectOutcome::Error(_)) => true,
-                Some(EffectOutcome::Value(value)) => value["decision"] == "denied",
+                Some(EffectOutcome::Value(value)) => {
+                    record.kind == EffectKind::Approval && value["decision"] == "denied"
+                }
                 None => false,
             };
             !failed || self.handled.contains(place)

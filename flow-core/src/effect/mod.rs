@@ -13,11 +13,16 @@
 //! | --- | --- | --- |
 //! | an effect that is over when the action waits | once | once |
 //! | an effect that is over when the turn fails | once | once |
-//! | an effect that is over when the process dies | once, if another effect has begun since; else again with the same key | again with the same key |
-//! | an effect that runs when the process dies | again with the same key | again with the same key |
+//! | an effect that is over when the turn is cut off | once, if another effect has begun since; else again with the same key | again with the same key |
+//! | an effect that runs when the turn is cut off | again with the same key | again with the same key |
+//!
+//! A turn is cut off when the process dies, when it is cancelled, when code panics, and when the
+//! store fails.
 //!
 //! A tool that honours its [idempotency key](crate::tool::ToolCx::idempotency_key) is done
-//! exactly once in every case. The key is made of the session, the number of the visit, the
+//! exactly once in every case, if its arguments are made of what is kept: a `cx.uuid()` or
+//! `cx.now()` of a run that was cut off is kept once a later effect has begun with
+//! [`Durability::Effect`], and with the others once the action waits. The key is made of the session, the number of the visit, the
 //! place of the effect among those of the visit, its name and the digest of its arguments.
 //! Visits are never numbered twice in a session, so the same tool with the same arguments in
 //! a later visit has another key, and is called. The digest of the flow is not part of it: a

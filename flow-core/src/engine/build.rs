@@ -109,7 +109,8 @@ impl EngineBuilder {
         self
     }
 
-    /// How long a session is kept after its last commit. Default: for ever.
+    /// How long a session is kept after its last commit, or after the time for which it waits
+    /// if that is later. Default: for ever.
     #[must_use]
     pub fn session_ttl(mut self, ttl: Duration) -> Self {
         self.session_ttl = Some(ttl);

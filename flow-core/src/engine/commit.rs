@@ -109,7 +109,7 @@ impl<F: Flow> Run<F> {
         drop(doc);
         let left = answers.left;
         let waiting = (!left.is_empty()).then_some(Waiting::Interrupts { pending: left });
-        let delta = Delta {
+        let mut delta = Delta {
             status: Some(Status::Running),
             visit: Some(visit),
             effects: Some(self.scope.journal.records()),
@@ -117,7 +117,26 @@ impl<F: Flow> Run<F> {
             updated_at: Some(self.core.clock.now()),
             ..Delta::default()
         };
-        self.commit(delta, Vec::new(), false).await
+        let archive = self.append_history(&self.ledger().doc(), &mut delta);
+        self.commit(delta, archive, false).await
+    }
+
+    /// Commits that a turn has begun, before it makes effects that are recorded: whoever goes
+    /// on with them has to know what the user said.
+    pub(super) async fn commit_begin(&mut self) -> Result<(), Error> {
+        let doc = self.ledger().doc();
+        let begins = doc.revision == 0 || matches!(doc.waiting, Some(Waiting::Message { .. }));
+        let begins = begins || !self.scope.unsaved.is_empty();
+        drop(doc);
+        if !begins || !self.ledger().records_effects() {
+            return Ok(());
+        }
+        let now = self.core.clock.now();
+        let (mut delta, archive) = self.build_delta(now, self.core.session_ttl)?;
+        if matches!(self.ledger().doc().waiting, Some(Waiting::Message { .. })) {
+            delta.waiting = Some(None);
+        }
+        self.commit(delta, archive, false).await
     }
 
     /// Keeps the effects of a run that has failed, so that the turn which is sent again does
@@ -150,6 +169,7 @@ impl<F: Flow> Run<F> {
         delta.current_step = (doc.current_step != **name).then(|| name.to_string());
         let suspended = matches!(self.pause, Some(Outcome::Suspended { .. }));
         let under_way = self.pause.is_none() || suspended;
+        let heard_more = self.scope.last_message != self.scope.message;
         let visit = Visit {
             number: self.visit.number,
             entered: self.visit.entered,
@@ -159,7 +179,7 @@ impl<F: Flow> Run<F> {
             calls: self.scope.journal.base(),
             said: self.scope.said,
             message: self.scope.message.clone().filter(|_| under_way),
-            heard: self.scope.last_message.clone().filter(|_| suspended),
+            heard: self.scope.last_message.clone().filter(|_| under_way && heard_more),
             turn: self.turn_id.clone().filter(|_| self.pause.is_none()),
             round: self.scope.round.clone(),
         };
@@ -203,7 +223,8 @@ impl<F: Flow> Run<F> {
             _ => None,
         };
         delta.wake_at = (doc.wake_at != wake_at).then_some(wake_at);
-        let expires_at = ttl.map(|ttl| now.after(ttl));
+        // A session that sleeps longer than it is kept wakes first.
+        let expires_at = ttl.map(|ttl| wake_at.unwrap_or(now).max(now).after(ttl));
         delta.expires_at = (doc.expires_at != expires_at).then_some(expires_at);
         let archive = self.append_history(&doc, &mut delta);
         Ok((delta, archive))

@@ -25,19 +25,22 @@ pub(super) struct Held {
     session: SessionId,
     grant: Option<Grant>,
     now: Timestamp,
+    /// Whether the session was due: nobody else may come back to it.
+    due: bool,
     pub(super) closing: Arc<AtomicBool>,
     /// Ends when the lease is lost.
     renewal: JoinHandle<StoreError>,
 }
 
 impl Held {
-    pub(super) fn new(core: &Core, session: &SessionId, grant: Grant) -> Self {
+    pub(super) fn new(core: &Core, session: &SessionId, grant: Grant, due: bool) -> Self {
         let renewal = renew(core.store.clone(), session.clone(), grant.clone(), core.lease);
         Self {
             store: core.store.clone(),
             session: session.clone(),
             grant: Some(grant),
             now: core.clock.now(),
+            due,
             closing: Arc::default(),
             renewal: tokio::spawn(renewal),
         }
@@ -69,7 +72,8 @@ impl Held {
     /// Records an error in the document as it was last committed, and gives the lease back.
     pub(super) async fn record(mut self, error: &Error) {
         if let Some(grant) = self.grant.take() {
-            record_failure(&self.store, &self.session, grant, error, self.now).await;
+            let (store, session) = (&self.store, &self.session);
+            record_failure(store, session, grant, error, (self.now, self.due)).await;
         }
     }
 }
@@ -82,9 +86,9 @@ impl Drop for Held {
         {
             let store = self.store.clone();
             let session = self.session.clone();
-            let now = self.now;
+            let at = (self.now, self.due);
             runtime.spawn(async move {
-                record_failure(&store, &session, grant, &cancelled(&session), now).await;
+                record_failure(&store, &session, grant, &cancelled(&session), at).await;
             });
         }
     }
@@ -118,13 +122,13 @@ async fn record_failure(
     session: &SessionId,
     grant: Grant,
     error: &Error,
-    now: Timestamp,
+    (now, due): (Timestamp, bool),
 ) {
     // Documents that cannot be used as they are stay as they are. When the store is gone or
     // the lease is lost, the lease runs out by itself.
     let untouched = match error {
-        Error::Store(_)
-        | Error::Build(_)
+        Error::Store(_) => !due,
+        Error::Build(_)
         | Error::Effect(EffectError::NotWaiting { .. } | EffectError::Rejected { .. }) => true,
         Error::Session(error) => !matches!(
             error,
@@ -138,7 +142,6 @@ async fn record_failure(
     let recorded = match stored {
         Some(doc) if doc.lease.token == grant.token => {
             // A turn that was due and failed is tried again by a sweeper, if that may help.
-            let due = doc.wake_at.is_some_and(|wake_at| wake_at <= now);
             let later = error.retryable().then(|| now.after(WAKE_RETRY));
             let delta = Delta {
                 wake_at: due.then_some(later),
@@ -152,7 +155,8 @@ async fn record_failure(
         }
         _ => false,
     };
-    if !recorded {
+    // Of a session that was due, a sweeper learns when the lease has run out.
+    if !recorded && (untouched || !due) {
         let _ = store.release(session, &grant).await;
     }
 }

@@ -58,8 +58,8 @@ pub enum Durability {
     /// One commit at the end of the turn. A crash repeats the whole turn. Fit for turns
     /// without effects on the outside.
     Turn,
-    /// As [`Crossing`](Self::Crossing), and also before each [effect](crate::effect) of an
-    /// action. A crash repeats the step that was running, and the effects that ran; those
+    /// As [`Crossing`](Self::Crossing), and also before an action that a turn begins with, so
+    /// that what the user said is kept, and before each [effect](crate::effect) of an action. A crash repeats the step that was running, and the effects that ran; those
     /// that are recorded as over are not done again. A tool that is called again learns it
     /// from [`ToolCx::is_repeated`](crate::tool::ToolCx::is_repeated).
     Effect,

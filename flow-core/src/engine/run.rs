@@ -274,6 +274,11 @@ impl<F: Flow> Run<F> {
             }
             let is_batch = self.flow.is_batch();
             let runs_again = is_batch || self.steps.at(self.cursor).info().kind == Kind::Action;
+            if runs_again {
+                let begun = self.commit_begin().await;
+                self.scope.unrecorded.fetch_or(begun.is_err(), Ordering::Relaxed);
+                begun?;
+            }
             self.before = if runs_again { Some(self.remember()?) } else { None };
             if is_batch {
                 let flow = self.flow.clone();

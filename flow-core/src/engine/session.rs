@@ -90,6 +90,7 @@ impl SessionHandle {
                 visit: Some(visit),
                 effects: Some(BTreeMap::new()),
                 waiting: Some(Some(Waiting::Message { question: None })),
+                wake_at: Some(None),
                 ..Delta::default()
             })
         })
@@ -108,6 +109,7 @@ impl SessionHandle {
                 status: Some(Status::Completed),
                 ended: Some(Some(reason)),
                 waiting: Some(None),
+                wake_at: Some(None),
                 ..Delta::default()
             })
         })

@@ -114,7 +114,9 @@ async fn take_turn<F: Flow>(
         }
         opened = &mut opening => opened?,
     };
-    let mut held = Held::new(core, &session, opened.grant.clone());
+    let now = core.clock.now();
+    let due = opened.doc.as_ref().and_then(|doc| doc.wake_at).is_some_and(|at| at <= now);
+    let mut held = Held::new(core, &session, opened.grant.clone(), due);
     let turn = prepared.turn.clone();
     events.emit(|| Event::TurnStart { session: session.as_str().into(), turn });
 
@@ -135,12 +137,9 @@ async fn take_turn<F: Flow>(
         return Ok(outcome);
     }
 
-    if prepared.request.wakes {
-        let wake_at = opened.doc.as_ref().and_then(|doc| doc.wake_at);
-        if wake_at.is_none_or(|wake_at| wake_at > core.clock.now()) {
-            let _ = tokio::time::timeout(patience(core), held.give_back()).await;
-            return Err(TurnError::NotDue { session: session.to_string() }.into());
-        }
+    if prepared.request.wakes && !due {
+        let _ = tokio::time::timeout(patience(core), held.give_back()).await;
+        return Err(TurnError::NotDue { session: session.to_string() }.into());
     }
 
     prepared.closing = held.closing.clone();
@@ -419,12 +418,14 @@ async fn work<F: Flow>(
     let delivery = request.delivery.as_ref().filter(|_| !resumed);
     let answers = answer(session.as_str(), &pending, delivery, now).map_err(Error::from)?;
     // A session that was interrupted after an answer was committed runs on with that.
-    let holds = !pending.is_empty()
-        && answers.over.is_empty()
-        && doc.status == Status::Waiting
-        && !request.wakes;
+    let due = doc.wake_at.is_some_and(|wake_at| wake_at <= now);
+    let holds =
+        !pending.is_empty() && answers.over.is_empty() && doc.status == Status::Waiting && !due;
     let said = request.message.filter(|_| !resumed);
     let goes_on = said.is_none();
+    // A turn that goes on with another one finishes that.
+    let finishes = goes_on && request.delivery.is_none();
+    let turn_id = request.turn_id.or_else(|| doc.visit.turn.clone().filter(|_| finishes));
     let mut message = doc.visit.message.clone();
     let mut last_message = doc.visit.heard.clone().or_else(|| message.clone());
     if pending.is_empty()
@@ -435,7 +436,11 @@ async fn work<F: Flow>(
     }
     let journal = Arc::new(Journal::default());
     let visit = (session.as_str(), doc.visit.number, name.clone());
-    let strict = said.is_none() || !pending.is_empty();
+    // What a run did that began in its turn, with a message that is not in the document, says
+    // nothing about a run without it.
+    let begun_before =
+        !matches!(doc.waiting, Some(Waiting::Message { .. })) && !doc.path.is_empty();
+    let strict = !pending.is_empty() || (goes_on && (message.is_some() || begun_before));
     journal.load(visit, doc.visit.calls, &doc.effects, strict);
     for (request, outcome) in &answers.over {
         journal.answer(request, outcome.clone());
@@ -446,7 +451,10 @@ async fn work<F: Flow>(
             round.decide(request, outcome);
         }
     }
-    let (visit, asked, said_before) = (doc.visit.number, doc.visit.asked, doc.visit.said);
+    let (visit, asked) = (doc.visit.number, doc.visit.asked);
+    // A run about other words says other things.
+    let same_run = strict || message == doc.visit.message;
+    let said_before = if same_run { doc.visit.said } else { 0 };
     drop(doc);
     let scope = Scope {
         session,
@@ -478,7 +486,7 @@ async fn work<F: Flow>(
         ledger: Some(ledger),
     };
     let mut run = Run::new(core.clone(), flow, steps, digest, cursor, scope, created)?;
-    run.turn_id = request.turn_id;
+    run.turn_id = turn_id;
     run.speakers = speakers;
     run.set_voice();
     if goes_on {

@@ -230,7 +230,8 @@ pub struct Visit {
     /// that turn is over, unless the step waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// What the user said in the turn in which the step began to wait, consumed or not.
+    /// What the user said in that turn, when it is not the message: a step has consumed it,
+    /// or was given something else by its `on_crossing`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard: Option<String>,
     /// The caller's id of the turn that led here. Nothing once that turn is over.

@@ -161,7 +161,7 @@ impl RawDoc {
 
     /// Makes the session stand at a step, which it enters in the next turn with the given
     /// input; `None` for a step without one. What was asked at the step before and what it
-    /// waits for is forgotten, and so is which of its tool calls have begun. What the user said in an
+    /// waits for is forgotten, and so is which of its effects have begun. What the user said in an
     /// interrupted turn and no step has read waits for the new step.
     ///
     /// # Errors
@@ -180,6 +180,9 @@ impl RawDoc {
         }
         self.set("current_step", step.into());
         self.set("visit", visit);
+        if self.value["waiting"]["kind"] == "interrupts" {
+            self.set("wake_at", Value::Null);
+        }
         if let Some(waiting) = self.object_mut("waiting") {
             waiting.remove("question");
             // Nobody is asked any more what the step before has asked for.
@@ -338,6 +341,10 @@ impl RawDoc {
         replace(self.value.pointer_mut("/visit/from"), old, new);
         for entry in self.items_mut("path") {
             replace(entry.get_mut("step"), old, new);
+        }
+        let pending = self.value.pointer_mut("/waiting/pending").and_then(Value::as_array_mut);
+        for interrupt in pending.into_iter().flatten() {
+            replace(interrupt.get_mut("step"), old, new);
         }
     }
 
@@ -519,6 +526,19 @@ mod tests {
         assert_eq!(raw.as_value()["visit"]["number"], 4);
         assert_eq!(raw.as_value()["visit"]["from"], "Explore");
         assert_eq!(raw.as_value()["waiting"], doc().as_value()["waiting"]);
+    }
+
+    #[test]
+    fn a_session_that_is_moved_does_not_wait_for_what_the_step_before_asked_for() {
+        let mut raw = doc();
+        let pending = json!([{ "request_id": "4-0-0", "step": "Old" }]);
+        raw.set("waiting", json!({ "kind": "interrupts", "pending": pending }));
+        raw.set("wake_at", json!("2026-11-30T12:00:00Z"));
+        raw.rename_step("Old", "New").unwrap();
+        assert_eq!(raw.as_value()["waiting"]["pending"][0]["step"], "New");
+        raw.move_to("Browse", None).unwrap();
+        assert_eq!(raw.as_value()["waiting"], json!({ "kind": "message" }));
+        assert_eq!(raw.as_value()["wake_at"], Value::Null);
     }
 
     #[test]

@@ -15,9 +15,7 @@ use super::{FlowMeta, Scope, StepCx};
 use crate::effect::{Approved, Begun, Decision, Denied, Journal, Request};
 use crate::error::{EffectError, Error, Result, StepError, ToolError};
 use crate::event::Event;
-use crate::session::{
-    Delta, Display, EffectKind, EffectOutcome, ErrorRecord, Interrupt, Operation,
-};
+use crate::session::{Display, EffectKind, EffectOutcome, ErrorRecord, Interrupt, Operation};
 use crate::telemetry::{ToolSpan, execute_tool};
 use crate::time::Timestamp;
 use crate::tool::{ToolCall, ToolCx};
@@ -440,7 +438,11 @@ impl Scope {
         };
         let _running = self.journal.run();
         self.events.ready().await;
-        self.record_effects().await?;
+        if let Err(error) = self.record_effects().await {
+            // It is no outcome of the effect: the run ends here, whatever the code makes of errors.
+            self.journal.break_off(error);
+            return std::future::pending().await;
+        }
         let result = work(key, repeated).await;
         let outcome = match &result {
             Ok(value) => EffectOutcome::Value(serde_json::to_value(value)?),
@@ -451,22 +453,13 @@ impl Scope {
     }
 
     /// Commits the journal, when the durability asks for it.
-    async fn record_effects(&self) -> Result<()> {
+    async fn record_effects(&self) -> std::result::Result<(), Error> {
         let Some(ledger) = self.ledger.as_ref().filter(|ledger| ledger.records_effects()) else {
             return Ok(());
         };
-        let records = self.journal.records();
-        if ledger.doc().effects == records {
-            return Ok(());
-        }
-        let delta = Delta {
-            effects: Some(records),
-            updated_at: Some(self.clock.now()),
-            ..Delta::default()
-        };
-        let committed = ledger.commit(delta, &[], false).await;
+        let committed = ledger.commit_effects(self.journal.records(), self.clock.now()).await;
         self.unrecorded.fetch_or(committed.is_err(), Ordering::Relaxed);
-        Ok(committed?)
+        committed
     }
 
     /// Waits for an answer, unless it is there already.

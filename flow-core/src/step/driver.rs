@@ -168,10 +168,16 @@ pub(crate) async fn run_until_stuck<T>(
 ) -> Result<Ran<T>> {
     journal.begin_run();
     let mut run = pin!(run);
-    let ran = poll_fn(|cx| match run.as_mut().poll(cx) {
-        Poll::Ready(result) => Poll::Ready(result.map(Ran::Over)),
-        Poll::Pending if journal.is_stuck() => Poll::Ready(Ok(Ran::Waits(journal.waiting()))),
-        Poll::Pending => Poll::Pending,
+    let ran = poll_fn(|cx| {
+        let polled = run.as_mut().poll(cx);
+        if let Some(error) = journal.take_break() {
+            return Poll::Ready(Err(error.into()));
+        }
+        match polled {
+            Poll::Ready(result) => Poll::Ready(result.map(Ran::Over)),
+            Poll::Pending if journal.is_stuck() => Poll::Ready(Ok(Ran::Waits(journal.waiting()))),
+            Poll::Pending => Poll::Pending,
+        }
     });
     let ran = ran.await;
     // What the code has done after it diverged does not count, whatever it returned.

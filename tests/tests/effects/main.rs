@@ -1,9 +1,11 @@
 //! Effects of actions: done once, replayed, waited for, answered, timed.
 
 mod answers;
+mod crashes;
 mod failures;
 mod replay;
 mod timers;
+mod turns;
 
 use std::sync::{Arc, Mutex};
 
@@ -16,20 +18,56 @@ use flow_core::store::SessionStore;
 use flow_core::store::memory::MemoryStore;
 use flow_core::testing::ManualClock;
 use flow_core::{Engine, TurnOutcome, TurnRequest};
+use tokio::sync::Notify;
 
 const DURABILITIES: [Durability; 3] = [Durability::Crossing, Durability::Turn, Durability::Effect];
 
 /// What was really done, in order.
 #[derive(Debug, Clone, Default)]
-struct Done(Arc<Mutex<Vec<String>>>);
+struct Done {
+    lines: Arc<Mutex<Vec<String>>>,
+    trap: Arc<Mutex<Option<Trap>>>,
+    trapped: Arc<Notify>,
+}
+
+/// Where an effect never returns.
+#[derive(Debug, Clone, Copy)]
+struct Trap {
+    /// How many effects are made before.
+    after: usize,
+    /// Whether the effect itself is made.
+    made: bool,
+}
 
 impl Done {
     fn push(&self, what: impl Into<String>) {
-        self.0.lock().unwrap().push(what.into());
+        self.lines.lock().unwrap().push(what.into());
     }
 
     fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap())
+        std::mem::take(&mut self.lines.lock().unwrap())
+    }
+
+    /// Makes an effect, unless it is trapped.
+    async fn make(&self, what: impl Into<String>) {
+        let trap = {
+            let mut trap = self.trap.lock().unwrap();
+            match &mut *trap {
+                Some(Trap { after: 0, .. }) => trap.take(),
+                Some(Trap { after, .. }) => {
+                    *after -= 1;
+                    None
+                }
+                None => None,
+            }
+        };
+        if trap.is_none_or(|trap| trap.made) {
+            self.push(what);
+        }
+        if trap.is_some() {
+            self.trapped.notify_one();
+            std::future::pending::<()>().await;
+        }
     }
 }
 
@@ -40,6 +78,7 @@ impl Done {
 /// | `note:x` | writes `x` to its field and to the shared state, and says it |
 /// | `charge:n` | calls the tool `charge` |
 /// | `decline`, `insist` | calls a tool that fails; `decline` ignores that |
+/// | `review` | calls a tool whose result looks like a denial |
 /// | `stall` | calls a tool that never returns |
 /// | `fail` | fails, unless the flow says that it does no more |
 /// | `approve`, `ask` | waits for approval; `ask` takes the decision as a value |
@@ -47,7 +86,9 @@ impl Done {
 /// | `signal`, `choose`, `input` | waits for one |
 /// | `values` | says the time, a UUID and a random number |
 /// | `both` | waits for two approvals side by side, with a charge beside them |
+/// | `pair` | calls `charge` twice, side by side |
 /// | `again` | enters the step anew |
+/// | `over` | goes to the step `Over`, which stays |
 #[flow(id = "script", steps(Act, Over), state = Shared, tools)]
 #[derive(Clone, Default)]
 struct Script {
@@ -58,6 +99,8 @@ struct Script {
     other: Option<&'static str>,
     /// Whether the flow has another digest.
     rebuilt: bool,
+    /// Whether the step `Over` fails.
+    fails_over: bool,
     /// Whether denials are handled by `on_denied`.
     handles_denial: bool,
 }
@@ -78,7 +121,8 @@ impl Script {
     /// Charges some cents and returns a receipt.
     #[tool]
     async fn charge(&self, cx: &ToolCx, cents: u32) -> Result<String> {
-        self.done.push(format!("charge {cents} {} {}", cx.idempotency_key(), cx.is_repeated()));
+        let made = format!("charge {cents} {} {}", cx.idempotency_key(), cx.is_repeated());
+        self.done.make(made).await;
         Ok(format!("receipt for {cents}"))
     }
 
@@ -92,10 +136,17 @@ impl Script {
         Ok(())
     }
 
+    /// Checks a customer, and turns everybody down.
+    #[tool]
+    async fn review(&self) -> Result<serde_json::Value> {
+        self.done.make("review").await;
+        Ok(serde_json::json!({ "decision": "denied" }))
+    }
+
     /// Fails as long as the flow does.
     #[tool]
     async fn decline(&self) -> Result<String> {
-        self.done.push("decline");
+        self.done.make("decline").await;
         if self.works { Ok("accepted".into()) } else { Err(StepError::new("declined")) }
     }
 }
@@ -133,6 +184,9 @@ impl Action for Act {
                     Ok(text) => cx.say(text),
                     Err(error) => cx.say(format!("{}: {error}", error.code())),
                 },
+                "review" => {
+                    cx.tool(Review {}).await?;
+                }
                 "stall" => cx.tool(Stall {}).await?,
                 "insist" => {
                     cx.tool(Decline {}).await?;
@@ -166,9 +220,10 @@ impl Action for Act {
                 }
                 "run" => {
                     let done = cx.flow.done.clone();
+                    let what = format!("run{rest}");
                     let count: u32 = cx
                         .run("count", || async move {
-                            done.push("run");
+                            done.make(what).await;
                             Ok::<_, StepError>(7)
                         })
                         .await?;
@@ -176,7 +231,7 @@ impl Action for Act {
                 }
                 "values" => {
                     let values = (cx.now().as_millis(), cx.uuid(), cx.random());
-                    cx.flow.done.push(format!("{values:?}"));
+                    cx.flow.done.push(format!("values{rest} {values:?}"));
                 }
                 "both" => {
                     let (first, charge, second) = futures_util::join!(
@@ -186,6 +241,13 @@ impl Action for Act {
                     );
                     let text = (first?.is_approved(), charge?, second?.is_approved());
                     cx.say(format!("{text:?}"));
+                }
+                "pair" => {
+                    let (first, second) = futures_util::join!(
+                        cx.tool(Charge { cents: 70 }),
+                        cx.tool(Charge { cents: 71 }),
+                    );
+                    cx.say(format!("{} {}", first?, second?));
                 }
                 "again" => return Ok(ActNext::Act),
                 "over" => return Ok(ActNext::Over),
@@ -225,7 +287,10 @@ struct Over;
 impl Action for Over {
     type Flow = Script;
 
-    async fn run(&mut self, _: &mut ActionCx<'_, Script>) -> Result<OverNext> {
+    async fn run(&mut self, cx: &mut ActionCx<'_, Script>) -> Result<OverNext> {
+        if cx.flow.fails_over {
+            return Err(StepError::new("as told"));
+        }
         Ok(OverNext::Stay)
     }
 }

@@ -129,18 +129,20 @@ async fn durability_turn_is_one_commit_whatever_happens_before() {
 }
 
 #[tokio::test]
-async fn durability_effect_commits_before_each_tool_call() {
+async fn durability_effect_commits_what_was_said_and_before_each_tool_call() {
     let setup = setup_with(Route::default(), |b| b.durability(Durability::Effect));
     setup.turn("tool tool b .").await.unwrap();
     let calls = setup.store.take();
     assert_eq!(
         calls.iter().map(Call::name).collect::<Vec<_>>(),
-        ["open", "commit", "commit", "commit", "commit+release"]
+        ["open", "commit", "commit", "commit", "commit", "commit+release"]
     );
     let commits = commits(calls);
-    assert_eq!(commits[0].1.effects.keys().collect::<Vec<_>>(), ["s:1:0:touch:44136fa355b3"]);
-    assert_eq!(commits[1].1.effects.len(), 2);
-    assert!(commits[2].1.effects.is_empty(), "the step is left");
+    let message = commits[0].1.visit.message.as_deref();
+    assert_eq!(message, Some("tool tool b ."), "whoever goes on knows what was said");
+    assert_eq!(commits[1].1.effects.keys().collect::<Vec<_>>(), ["s:1:0:touch:44136fa355b3"]);
+    assert_eq!(commits[2].1.effects.len(), 2);
+    assert!(commits[3].1.effects.is_empty(), "the step is left");
 }
 
 #[tokio::test]

@@ -30,7 +30,8 @@ async fn a_new_session_whose_first_step_fails_after_a_tool_call_goes_on() {
         let outcome = setup.turn("tool b").await.unwrap();
         assert_eq!(outcome.step, "B", "{durability:?}");
         let log = setup.log.take();
-        assert!(log.contains(&"A.on_start".to_owned()), "{durability:?}: {log:?}");
+        let begins = ["A.on_start", "A.on_restore"][usize::from(durability == Durability::Effect)];
+        assert!(log.contains(&begins.to_owned()), "{durability:?}: {log:?}");
         let doc = setup.engine.session(session()).load().await.unwrap();
         assert_eq!(doc.steps["A"]["entered"], 1, "{durability:?}");
     }
