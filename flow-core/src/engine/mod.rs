@@ -8,6 +8,7 @@
 mod build;
 mod commit;
 mod delivery;
+mod failure;
 mod handle;
 mod lease;
 mod migrate;

@@ -1,6 +1,7 @@
 //! Effects of actions: done once, replayed, waited for, answered, timed.
 
 mod answers;
+#[allow(clippy::print_stdout, reason = "a case that fails prints how to run it again")]
 mod crashes;
 mod failures;
 mod replay;
