@@ -8,7 +8,10 @@ use crate::session::{EffectKind, EffectOutcome, ErrorRecord, Interrupt};
 use crate::time::Timestamp;
 
 /// What the turn of a delivery is called: its signal id, apart from the ids of other turns.
-const SIGNAL_TURN: &str = "signal:";
+pub(super) const SIGNAL_TURN: &str = "signal:";
+
+/// The most bytes of a signal id.
+pub(super) const MAX_SIGNAL_ID_BYTES: usize = 120;
 
 /// An answer to a request of a session, or a signal that it waits for.
 ///
@@ -91,7 +94,7 @@ impl Delivery {
     }
 
     /// An id that makes the delivery idempotent: one that was made already gives its recorded
-    /// outcome and does nothing. At most 120 bytes.
+    /// outcome and does nothing. It has 1 to 120 bytes.
     #[must_use]
     pub fn signal_id(mut self, id: impl Into<String>) -> Self {
         self.signal_id = Some(id.into());

@@ -60,9 +60,14 @@ impl Engine {
         let now = self.core.clock.now();
         let mut query = ListQuery { due: Some(now), limit: SWEEP_BATCH, ..ListQuery::default() };
         loop {
-            let due = self.core.store.list(&query).await?;
-            let Some(last) = due.last() else { return Ok(report) };
+            let mut due = self.core.store.list(&query).await?;
+            let Some(last) = due.last() else {
+                report.woken.sort();
+                return Ok(report);
+            };
             query.after = Some(last.id.clone());
+            // Several sweepers at once begin at different places.
+            fastrand::shuffle(&mut due);
             let known = due.into_iter().filter(|s| self.core.flows.contains_key(s.flow.as_str()));
             let mut turns = stream::iter(known.map(|session| self.wake(session)))
                 .buffer_unordered(SWEEP_CONCURRENCY);

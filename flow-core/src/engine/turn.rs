@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::build::{FlowSlot, check_steps};
-use super::delivery::answer;
+use super::delivery::{MAX_SIGNAL_ID_BYTES, SIGNAL_TURN, answer};
 use super::lease::Held;
 use super::restore::{find_step, keep, migrate, new_doc, supersede};
 use super::run::Run;
@@ -178,14 +178,20 @@ fn check_request(core: &Core, request: &TurnRequest) -> Result<(), Error> {
     if size > limit {
         return Err(TurnError::MessageTooLarge { size, limit }.into());
     }
-    if let Some(id) = &request.turn_id
-        && (id.is_empty() || id.len() > MAX_ID_BYTES)
-    {
-        let shown: String = id.chars().take(64).collect();
-        let reason = "it must have 1 to 128 bytes";
-        return Err(IdError { kind: "turn id", shown: format!("{shown:?}"), reason }.into());
-    }
-    Ok(())
+    let Some(id) = &request.turn_id else { return Ok(()) };
+    let signal = id.strip_prefix(SIGNAL_TURN);
+    let (kind, id, reason) = match (&request.delivery, signal) {
+        (Some(_), Some(signal)) if signal.is_empty() || signal.len() > MAX_SIGNAL_ID_BYTES => {
+            ("signal id", signal, "it must have 1 to 120 bytes")
+        }
+        (None, Some(_)) => ("turn id", id.as_str(), "those of deliveries begin with `signal:`"),
+        _ if id.is_empty() || id.len() > MAX_ID_BYTES => {
+            ("turn id", id.as_str(), "it must have 1 to 128 bytes")
+        }
+        _ => return Ok(()),
+    };
+    let shown: String = id.chars().take(64).collect();
+    Err(IdError { kind, shown: format!("{shown:?}"), reason }.into())
 }
 
 /// A turn for which nothing has been read yet.

@@ -2,7 +2,7 @@
 
 use flow_core::engine::Delivery;
 use flow_core::session::{EffectKind, Status};
-use flow_core::{Error, TurnOutcome};
+use flow_core::{Error, TurnOutcome, TurnRequest};
 use serde_json::json;
 
 use super::{DURABILITIES, Durability, Script, session, setup, setup_with};
@@ -130,6 +130,23 @@ async fn a_message_while_a_step_waits_is_answered_and_kept_and_moves_nothing() {
     let outcome = setup.go_on().await.unwrap();
     assert!(outcome.replies.is_empty());
     assert_eq!(outcome.interrupts().len(), 1);
+}
+
+#[tokio::test]
+async fn a_signal_id_has_a_size_and_no_turn_takes_its_form() {
+    let setup = setup(Durability::Crossing);
+    setup.say("ask").await.unwrap();
+    let request = setup.request().await.request_id;
+    for (id, good) in [(String::new(), false), ("x".repeat(121), false), ("x".repeat(120), true)] {
+        let delivered = deliver(&setup, Delivery::approve(&request).signal_id(id.clone())).await;
+        match delivered {
+            Ok(_) => assert!(good, "{id}"),
+            Err(error) => assert_eq!((error.code(), good), ("invalid-id", false), "{error}"),
+        }
+    }
+    let turn = TurnRequest::new(session()).message("hi").turn_id("signal:mail-1");
+    let error = setup.engine.turn::<Script>(turn).await.unwrap_err();
+    assert_eq!(error.code(), "invalid-id", "{error}");
 }
 
 #[test]
