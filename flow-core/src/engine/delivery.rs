@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use crate::effect::{Approved, Decision, Denied};
-use crate::error::{EffectError, Error};
-use crate::session::{EffectKind, EffectOutcome, ErrorRecord, Interrupt};
+use crate::error::EffectError;
+use crate::session::{EffectKind, EffectOutcome, Interrupt};
 use crate::time::Timestamp;
 
 /// What the turn of a delivery is called: its signal id, apart from the ids of other turns.
@@ -221,10 +221,7 @@ pub(super) fn answer(
         if let Some((request, outcome)) = delivered.as_ref().filter(|(request, _)| request == id) {
             answers.over.push((request.clone(), outcome.clone()));
         } else if interrupt.deadline.is_some_and(|deadline| deadline <= now) {
-            let expired = || {
-                let error = EffectError::Expired { request: interrupt.display.title.clone() };
-                EffectOutcome::Error(ErrorRecord::from(&Error::from(error)))
-            };
+            let expired = || EffectOutcome::expired(&interrupt.display.title);
             let outcome = interrupt.on_expiry.clone().unwrap_or_else(expired);
             answers.over.push((id.clone(), outcome));
         } else {

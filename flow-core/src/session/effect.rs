@@ -2,6 +2,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ErrorRecord;
+use crate::error::{EffectError, Error};
 use crate::time::Timestamp;
 
 /// An effect of an action, as its journal keeps it.
@@ -101,4 +102,12 @@ pub enum EffectOutcome {
     Value(Value),
     /// An error.
     Error(ErrorRecord),
+}
+
+impl EffectOutcome {
+    /// What a request comes to that nobody has answered in time.
+    pub(crate) fn expired(request: &str) -> Self {
+        let error = EffectError::Expired { request: request.to_owned() };
+        Self::Error(ErrorRecord::from(&Error::from(error)))
+    }
 }

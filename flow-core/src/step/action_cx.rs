@@ -472,11 +472,8 @@ impl Scope {
         if let Some(due) = due {
             self.journal.set_due(place, due);
         }
-        let expired = || EffectError::Expired { request: wait.name.clone() };
-        let on_expiry = due.map(|_| {
-            wait.on_expiry
-                .unwrap_or_else(|| EffectOutcome::Error(ErrorRecord::from(&Error::from(expired()))))
-        });
+        let expired = || EffectOutcome::expired(&wait.name);
+        let on_expiry = due.map(|_| wait.on_expiry.unwrap_or_else(expired));
         self.journal.wait(place, |request_id, step| Interrupt {
             request_id,
             kind: wait.kind,

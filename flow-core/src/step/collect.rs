@@ -1,6 +1,6 @@
 use std::future::Future;
 
-use super::hooks::step_hooks;
+use super::hooks::{model_hook, step_hooks};
 use super::{Crossing, FlowMeta, Form, Gate, Recovery, Slot, Step, StepCx, kind};
 use crate::error::Result;
 use crate::model::ModelError;
@@ -109,17 +109,7 @@ pub trait Collect: Step<Kind = kind::Collect> + Form {
         cx: &mut StepCx<'_, Self::Flow>,
     ) -> impl Future<Output = Result<Self::Next>> + Send;
 
-    /// Runs when the model that reads a message into the form gave no answer, or refused, and may answer, leave the step or
-    /// ask another model once. Default: the flow is asked
-    /// ([`Flow::on_model_error`](crate::flow::Flow::on_model_error)).
-    fn on_model_error(
-        &mut self,
-        error: &ModelError,
-        cx: &mut StepCx<'_, Self::Flow>,
-    ) -> impl Future<Output = Result<Recovery<Self::Next>>> + Send {
-        let _ = (error, cx);
-        std::future::ready(Ok(Recovery::Pass))
-    }
+    model_hook!();
 
     step_hooks!();
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::hooks::step_hooks;
+use super::hooks::{model_hook, step_hooks};
 use super::{Crossing, FlowMeta, Gate, Prompt, Recovery, Step, StepCx, kind};
 use crate::error::Result;
 use crate::model::ModelError;
@@ -108,17 +108,7 @@ pub trait Decide: Step<Kind = kind::Decide> {
         cx: &mut StepCx<'_, Self::Flow>,
     ) -> impl Future<Output = Result<Self::Next>> + Send;
 
-    /// Runs when the model that makes the verdict gave no answer, or refused, and may answer, leave the step or
-    /// ask another model once. Default: the flow is asked
-    /// ([`Flow::on_model_error`](crate::flow::Flow::on_model_error)).
-    fn on_model_error(
-        &mut self,
-        error: &ModelError,
-        cx: &mut StepCx<'_, Self::Flow>,
-    ) -> impl Future<Output = Result<Recovery<Self::Next>>> + Send {
-        let _ = (error, cx);
-        std::future::ready(Ok(Recovery::Pass))
-    }
+    model_hook!();
 
     step_hooks!();
 }

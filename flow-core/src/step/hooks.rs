@@ -90,4 +90,21 @@ macro_rules! step_hooks {
     };
 }
 
-pub(super) use step_hooks;
+/// The hook that steps of the kinds that may ask a model have, with its default.
+macro_rules! model_hook {
+    () => {
+        /// Runs when the model of the step gave no answer, or refused, and may answer, leave
+        /// the step or ask another model once. Default: the flow is asked
+        /// ([`Flow::on_model_error`](crate::flow::Flow::on_model_error)).
+        fn on_model_error(
+            &mut self,
+            error: &ModelError,
+            cx: &mut StepCx<'_, Self::Flow>,
+        ) -> impl Future<Output = Result<Recovery<Self::Next>>> + Send {
+            let _ = (error, cx);
+            std::future::ready(Ok(Recovery::Pass))
+        }
+    };
+}
+
+pub(super) use {model_hook, step_hooks};

@@ -2,7 +2,7 @@ use std::future::Future;
 
 use serde_json::Value;
 
-use super::hooks::step_hooks;
+use super::hooks::{model_hook, step_hooks};
 use super::{Crossing, FlowMeta, Gate, Prompt, Recovery, Step, StepCx, kind};
 use crate::error::Result;
 use crate::model::{ModelError, Sampling};
@@ -168,17 +168,7 @@ pub trait Reply: Step<Kind = kind::Reply> {
         std::future::ready(Ok(None))
     }
 
-    /// Runs when the model gave no answer, or refused, and may answer, leave the step or ask
-    /// another model once. Default: the flow is asked
-    /// ([`Flow::on_model_error`](crate::flow::Flow::on_model_error)).
-    fn on_model_error(
-        &mut self,
-        error: &ModelError,
-        cx: &mut StepCx<'_, Self::Flow>,
-    ) -> impl Future<Output = Result<Recovery<Self::Next>>> + Send {
-        let _ = (error, cx);
-        std::future::ready(Ok(Recovery::Pass))
-    }
+    model_hook!();
 
     step_hooks!();
 }
