@@ -61,13 +61,19 @@ impl SessionId {
         Self(format!("{}~{n}", self.0).into())
     }
 
+    /// The id of the session that an effect of this one begins, by the number of the visit
+    /// and the place of the effect.
+    pub(crate) fn child(&self, visit: u64, place: &str) -> Self {
+        Self(format!("{}~c{visit}-{place}", self.0).into())
+    }
+
     /// The id under which the archive of this session is kept: the id itself, or for a
     /// superseded document that of the session that it once was.
     #[must_use]
     pub fn archive_key(&self) -> Self {
-        match self.0.split_once('~') {
-            Some((id, _)) => Self(id.into()),
-            None => self.clone(),
+        match self.0.rsplit_once('~') {
+            Some((id, n)) if n.parse::<u32>().is_ok() => Self(id.into()),
+            _ => self.clone(),
         }
     }
 
@@ -80,14 +86,20 @@ impl SessionId {
 impl TryFrom<String> for SessionId {
     type Error = IdError;
 
-    /// Takes an id that the program itself has stored, so superseded ids pass too.
+    /// Takes an id that the program itself has stored, so those of superseded documents and
+    /// of child sessions pass too.
     fn try_from(text: String) -> Result<Self, IdError> {
-        match text.rsplit_once('~') {
-            Some((id, n)) if n.parse::<u32>().is_ok() => {
-                Self::new(id)?;
-                Ok(Self(text.into()))
-            }
-            _ => Self::new(text),
+        let mut parts = text.split('~');
+        let root = parts.next().unwrap_or_default();
+        let made = |part: &str| {
+            let part = part.strip_prefix('c').unwrap_or(part);
+            !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit() || b"-_".contains(&b))
+        };
+        if parts.all(made) {
+            Self::new(root)?;
+            Ok(Self(text.into()))
+        } else {
+            Self::new(text)
         }
     }
 }
@@ -172,6 +184,23 @@ mod tests {
         let json = serde_json::to_string(&id).unwrap();
         assert_eq!(serde_json::from_str::<SessionId>(&json).unwrap(), id);
         assert!(SessionId::new(id.as_str()).is_err());
+    }
+
+    #[test]
+    fn ids_of_children_name_their_family_and_have_an_archive_of_their_own() {
+        let child = SessionId::new("a").unwrap().child(7, "3");
+        assert_eq!(child.as_str(), "a~c7-3");
+        let grandchild = child.child(1, "0_2");
+        for id in [&child, &grandchild, &grandchild.superseded(2)] {
+            let json = serde_json::to_string(id).unwrap();
+            assert_eq!(serde_json::from_str::<SessionId>(&json).unwrap(), *id);
+            assert!(SessionId::new(id.as_str()).is_err());
+        }
+        assert_eq!(child.archive_key(), child);
+        assert_eq!(grandchild.superseded(2).archive_key(), grandchild);
+        for bad in ["a~", "a~c", "a~x1", "a~c1~", "a b~c1", "~c1"] {
+            assert!(SessionId::try_from(bad.to_owned()).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -52,11 +52,12 @@ impl<F: Flow> Run<F> {
         let (mut delta, archive) = self.build_delta(now, ttl)?;
         let doc = self.ledger().doc();
         let (status, waiting, ended) = match outcome {
-            Outcome::Waiting { question } => {
+            Outcome::Waiting { question } if self.interrupts.is_empty() => {
                 (Status::Waiting, Some(Waiting::Message { question: question.clone() }), None)
             }
-            Outcome::Suspended { interrupts } => {
-                (Status::Waiting, Some(Waiting::Interrupts { pending: interrupts.clone() }), None)
+            Outcome::Waiting { .. } | Outcome::Suspended { .. } => {
+                let pending = self.interrupts.clone();
+                (Status::Waiting, Some(Waiting::Interrupts { pending }), None)
             }
             Outcome::Escalated { reason } => {
                 (Status::Waiting, Some(Waiting::Escalation { reason: reason.clone() }), None)
@@ -167,8 +168,7 @@ impl<F: Flow> Run<F> {
         }
         let name = &self.steps.at(self.cursor).info().name;
         delta.current_step = (doc.current_step != **name).then(|| name.to_string());
-        let suspended = matches!(self.pause, Some(Outcome::Suspended { .. }));
-        let under_way = self.pause.is_none() || suspended;
+        let under_way = self.pause.is_none() || !self.interrupts.is_empty();
         let heard_more = self.scope.last_message != self.scope.message;
         let visit = Visit {
             number: self.visit.number,
@@ -216,12 +216,7 @@ impl<F: Flow> Run<F> {
         delta.edges = (doc.edges != edges).then_some(edges);
         delta.error = doc.error.is_some().then_some(None);
         // Whatever the session was to be woken for, it is awake now.
-        let wake_at = match &self.pause {
-            Some(Outcome::Suspended { interrupts }) => {
-                interrupts.iter().filter_map(|interrupt| interrupt.deadline).min()
-            }
-            _ => None,
-        };
+        let wake_at = self.interrupts.iter().filter_map(|interrupt| interrupt.deadline).min();
         delta.wake_at = (doc.wake_at != wake_at).then_some(wake_at);
         // A session that sleeps longer than it is kept wakes first.
         let expires_at = ttl.map(|ttl| wake_at.unwrap_or(now).max(now).after(ttl));

@@ -178,6 +178,9 @@ impl Delivery {
             (EffectKind::Sleep, _) => {
                 return Err(rejected("a sleep ends by itself".to_owned()));
             }
+            (EffectKind::Message, _) => {
+                return Err(rejected("it is answered by a turn with a message".to_owned()));
+            }
             _ => return Err(rejected("it needs a payload".to_owned())),
         };
         Ok((interrupt.request_id.clone(), EffectOutcome::Value(value)))
@@ -207,14 +210,21 @@ pub(super) struct Answers {
     pub(super) left: Vec<Interrupt>,
 }
 
-/// Finds which requests are over: the one that is delivered, and those whose time has come.
+/// Finds which requests are over: the one that is delivered, the first one that waits for the
+/// user's message, and those whose time has come.
 pub(super) fn answer(
     session: &str,
     pending: &[Interrupt],
     delivery: Option<&Delivery>,
+    message: Option<&str>,
     now: Timestamp,
 ) -> Result<Answers, EffectError> {
     let delivered = delivery.map(|delivery| delivery.resolve(session, pending)).transpose()?;
+    let asks = pending.iter().find(|interrupt| interrupt.kind == EffectKind::Message);
+    let heard = message.zip(asks).map(|(message, asks)| {
+        (asks.request_id.clone(), EffectOutcome::Value(Value::from(message)))
+    });
+    let delivered = delivered.or(heard);
     let mut answers = Answers::default();
     for interrupt in pending {
         let id = &interrupt.request_id;

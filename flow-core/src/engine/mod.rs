@@ -6,6 +6,7 @@
 //! commit. What a crash can repeat is decided by the [`Durability`].
 
 mod build;
+mod child;
 mod commit;
 mod delivery;
 mod failure;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::Delivery;
 use crate::id::SessionId;
 use crate::outcome::Outcome;
-use crate::session::{Interrupt, Question};
+use crate::session::{Interrupt, Parent, Question};
 
 /// One turn to run.
 ///
@@ -28,6 +28,10 @@ pub struct TurnRequest {
     pub(crate) delivery: Option<Delivery>,
     /// Whether the turn is a sweeper's, for a session that is due.
     pub(crate) wakes: bool,
+    /// The session that begins this one.
+    pub(crate) parent: Option<Parent>,
+    /// What the state of a new session is; nothing for the default.
+    pub(crate) state: Option<Value>,
 }
 
 impl TurnRequest {
@@ -43,6 +47,8 @@ impl TurnRequest {
             labels: BTreeMap::new(),
             delivery: None,
             wakes: false,
+            parent: None,
+            state: None,
         }
     }
 

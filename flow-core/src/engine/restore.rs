@@ -71,6 +71,7 @@ pub(super) fn keep(ledger: &mut Ledger, kept: SessionDoc) {
         archive: stored.archive.clone(),
         next_message: stored.next_message,
         superseded: stored.superseded,
+        parent: stored.parent.clone(),
         lease: stored.lease.clone(),
         created_at: stored.created_at,
         ..kept
@@ -93,6 +94,7 @@ pub(super) fn supersede(ledger: &mut Ledger, new: SessionDoc, now: Timestamp) ->
         visit: Visit { number: old.visit.number + 1, ..Visit::default() },
         next_message: old.next_message,
         archive: ArchiveMark { from: old.archive.next, next: old.archive.next },
+        parent: old.parent.clone(),
         lease: old.lease.clone(),
         ..new
     };
@@ -118,10 +120,13 @@ pub(super) fn new_doc<F: Flow>(
     revision: u64,
     now: Timestamp,
 ) -> Result<SessionDoc, SessionError> {
-    let state = serde_json::to_value(F::State::default()).map_err(|error| {
-        let (session, path) = (request.session.to_string(), "state".to_owned());
-        SessionError::Unwritable { session, path, reason: error.to_string() }
-    })?;
+    let state = match &request.state {
+        Some(state) => state.clone(),
+        None => serde_json::to_value(F::State::default()).map_err(|error| {
+            let (session, path) = (request.session.to_string(), "state".to_owned());
+            SessionError::Unwritable { session, path, reason: error.to_string() }
+        })?,
+    };
     Ok(SessionDoc {
         id: request.session.clone(),
         flow: FlowRef { id: F::ID.to_owned(), digest: digest.to_owned() },
@@ -147,6 +152,7 @@ pub(super) fn new_doc<F: Flow>(
         next_message: 0,
         archive: ArchiveMark::default(),
         superseded: 0,
+        parent: request.parent.clone(),
         owner: request.owner.clone(),
         labels: request.labels.clone(),
         lease: Lease::default(),

@@ -46,6 +46,8 @@ pub(super) struct Run<F: Flow> {
     pub(super) edges: Vec<(usize, usize, u32)>,
     /// Nothing while the turn runs.
     pub(super) pause: Option<Outcome>,
+    /// What the step waits for, once the turn has paused for it.
+    pub(super) interrupts: Vec<Interrupt>,
     question: Option<Question>,
     replies: Vec<String>,
     crossings: u32,
@@ -100,6 +102,7 @@ impl<F: Flow> Run<F> {
             changes: Changes::default(),
             edges: Vec::new(),
             pause: None,
+            interrupts: Vec::new(),
             question: None,
             replies: Vec::new(),
             crossings: 0,
@@ -203,11 +206,24 @@ impl<F: Flow> Run<F> {
             self.flush_effects();
             self.scope.said = said;
         }
-        self.scope.events.emit(|| Event::Paused { interrupts: interrupts.clone() });
-        self.pause = Some(Outcome::Suspended { interrupts });
+        self.suspend(interrupts);
         // The step has not run in this build of the flow.
         self.digest = self.ledger().doc().flow.digest.as_str().into();
         self.close().await
+    }
+
+    /// Pauses the turn until what the step waits for has come. A step that waits for the
+    /// user's message alone waits as any other step that has asked.
+    fn suspend(&mut self, interrupts: Vec<Interrupt>) {
+        self.interrupts.clone_from(&interrupts);
+        let asks = interrupts.first().filter(|_| interrupts.iter().all(Interrupt::is_message));
+        self.pause = Some(match asks {
+            Some(asks) => Outcome::Waiting { question: Some(asks.question()) },
+            None => {
+                self.scope.events.emit(|| Event::Paused { interrupts: interrupts.clone() });
+                Outcome::Suspended { interrupts }
+            }
+        });
     }
 
     /// Makes the last commit, which gives the lease back.
@@ -376,8 +392,7 @@ impl<F: Flow> Run<F> {
             Transition::Suspend => {
                 self.put_back()?;
                 let interrupts = std::mem::take(&mut self.scope.interrupts);
-                self.scope.events.emit(|| Event::Paused { interrupts: interrupts.clone() });
-                self.pause = Some(Outcome::Suspended { interrupts });
+                self.suspend(interrupts);
             }
             Transition::Stay => {
                 self.scope.journal.complete_run();
@@ -458,15 +473,21 @@ impl<F: Flow> Run<F> {
         let step = self.scope.step.clone();
         let mut said = 0;
         for effect in std::mem::take(&mut self.scope.effects) {
-            // Notes last until the turn ends, so they are left anew.
-            if !matches!(effect, Effect::Note(_)) {
-                said += 1;
-                if said <= self.scope.said {
-                    continue;
+            let effect = match effect {
+                // Notes last until the turn ends, so they are left anew.
+                Effect::Note(_) => effect,
+                Effect::Once(effect) => *effect,
+                effect => {
+                    said += 1;
+                    if said <= self.scope.said {
+                        continue;
+                    }
+                    effect
                 }
-            }
+            };
             let step = step.clone();
             match effect {
+                Effect::Once(_) => {}
                 Effect::Say { text, rendered } => {
                     self.record_message(Role::Assistant, text.clone());
                     self.replies.push(text.clone());

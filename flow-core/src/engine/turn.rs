@@ -13,7 +13,7 @@ use super::delivery::{MAX_SIGNAL_ID_BYTES, SIGNAL_TURN, answer};
 use super::lease::Held;
 use super::restore::{find_step, keep, migrate, new_doc, supersede};
 use super::run::Run;
-use super::{Core, Durability, TurnOutcome, TurnRequest};
+use super::{Core, Durability, Engine, TurnOutcome, TurnRequest};
 use crate::effect::Journal;
 use crate::error::{Error, IdError, SessionError, StepError, StoreError, TurnError};
 use crate::event::Event;
@@ -422,7 +422,9 @@ async fn work<F: Flow>(
         _ => Vec::new(),
     };
     let delivery = request.delivery.as_ref().filter(|_| !resumed);
-    let answers = answer(session.as_str(), &pending, delivery, now).map_err(Error::from)?;
+    let heard = request.message.as_deref().filter(|_| !resumed);
+    let answers = answer(session.as_str(), &pending, delivery, heard, now);
+    let answers = answers.map_err(Error::from)?;
     // A session that was interrupted after an answer was committed runs on with that.
     let due = doc.wake_at.is_some_and(|wake_at| wake_at <= now);
     let holds =
@@ -489,6 +491,7 @@ async fn work<F: Flow>(
         events: events.clone(),
         now,
         clock: core.clock.clone(),
+        children: Some(Arc::new(Engine { core: core.clone() })),
         ledger: Some(ledger),
     };
     let mut run = Run::new(core.clone(), flow, steps, digest, cursor, scope, created)?;

@@ -68,6 +68,8 @@ pub enum EffectKind {
     Choice,
     /// A person is asked for data.
     Input,
+    /// The user's next message is waited for.
+    Message,
 }
 
 impl EffectKind {
@@ -84,6 +86,7 @@ impl EffectKind {
             Self::Signal => "signal",
             Self::Choice => "choice",
             Self::Input => "input",
+            Self::Message => "message",
         }
     }
 

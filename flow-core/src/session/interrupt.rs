@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{EffectKind, EffectOutcome};
+use super::{EffectKind, EffectOutcome, Question};
 use crate::time::Timestamp;
 
 /// A durable pause: what a step waits for, and what a user interface needs to show it.
@@ -32,6 +32,19 @@ pub struct Interrupt {
     /// The tool call that is to be approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<Operation>,
+}
+
+impl Interrupt {
+    /// Whether the user's next message is waited for.
+    pub(crate) fn is_message(&self) -> bool {
+        self.kind == EffectKind::Message
+    }
+
+    /// What is asked, as a question.
+    pub(crate) fn question(&self) -> Question {
+        let options = self.allowed.clone();
+        Question { text: self.display.title.clone(), options, ..Question::default() }
+    }
 }
 
 /// What a person is shown of a request.

@@ -171,6 +171,7 @@ fn changed_identity(old: &SessionDoc, new: &SessionDoc) -> Option<&'static str> 
         ("next_message", old.next_message == new.next_message),
         ("archive", old.archive == new.archive),
         ("superseded", old.superseded == new.superseded),
+        ("parent", old.parent == new.parent),
         ("lease", old.lease == new.lease),
         ("created_at", old.created_at == new.created_at),
         ("updated_at", old.updated_at == new.updated_at),

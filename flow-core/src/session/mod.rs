@@ -10,6 +10,7 @@ mod doc;
 mod effect;
 mod interrupt;
 mod migration;
+mod parent;
 mod raw;
 mod round;
 #[cfg(feature = "testing")]
@@ -25,5 +26,6 @@ pub use doc::{FORMAT, MAIN_MEMORY, PATH_WINDOW, TURN_WINDOW};
 pub use effect::{EffectKind, EffectOutcome, EffectRecord};
 pub use interrupt::{Display, Interrupt, Operation};
 pub use migration::Migrations;
+pub use parent::{Parent, Relation};
 pub use raw::RawDoc;
 pub use round::{AskedCall, PendingRound};

@@ -360,15 +360,15 @@ impl<T> fmt::Debug for Answer<'_, T> {
 }
 
 /// What is waited for.
-struct Wait {
-    kind: EffectKind,
-    name: String,
-    display: Display,
-    allowed: Vec<String>,
-    response_schema: Option<Value>,
-    deadline: Option<Duration>,
-    on_expiry: Option<EffectOutcome>,
-    operation: Option<Operation>,
+pub(super) struct Wait {
+    pub(super) kind: EffectKind,
+    pub(super) name: String,
+    pub(super) display: Display,
+    pub(super) allowed: Vec<String>,
+    pub(super) response_schema: Option<Value>,
+    pub(super) deadline: Option<Duration>,
+    pub(super) on_expiry: Option<EffectOutcome>,
+    pub(super) operation: Option<Operation>,
 }
 
 /// Takes a request back when its future is dropped.
@@ -395,7 +395,12 @@ fn outcome_of(outcome: EffectOutcome) -> Result<Value> {
 }
 
 impl Scope {
-    fn begin(&self, kind: EffectKind, name: &str, arguments: Option<&Value>) -> Result<Begun> {
+    pub(super) fn begin(
+        &self,
+        kind: EffectKind,
+        name: &str,
+        arguments: Option<&Value>,
+    ) -> Result<Begun> {
         let begun = self.journal.begin(kind, name, arguments, self.clock.now());
         begun.map_err(|error| Error::from(error).into())
     }
@@ -422,7 +427,7 @@ impl Scope {
     }
 
     /// Does the work of an effect, unless it is over already.
-    async fn perform<T, W>(
+    pub(super) async fn perform<T, W>(
         &self,
         name: &str,
         begun: Begun,
@@ -463,7 +468,7 @@ impl Scope {
     }
 
     /// Waits for an answer, unless it is there already.
-    async fn wait(&self, begun: Begun, wait: Wait) -> Result<Value> {
+    pub(super) async fn wait(&self, begun: Begun, wait: Wait) -> Result<Value> {
         let (place, due) = match begun {
             Begun::Replayed(outcome) => return outcome_of(outcome),
             Begun::Fresh { place, due, .. } => (place, due),

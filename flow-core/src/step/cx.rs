@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::recall::Recall;
 use super::structured::{self, Shape};
-use super::{AskFlow, FlowMeta, Models, Prompt, Speaker, registry};
+use super::{AskFlow, Children, FlowMeta, Models, Prompt, Speaker, registry};
 use crate::effect::Journal;
 use crate::error::{Result, StepError};
 use crate::event::{Event, EventSink, Rendered};
@@ -49,6 +49,35 @@ pub(crate) enum Effect {
     Feedback(String),
     Note(String),
     Ask(Question),
+    /// What another step or session has done within a run of an action. A run that goes on
+    /// with that does not do it again, as it does with what it says itself.
+    Once(Box<Effect>),
+}
+
+impl Effect {
+    /// What the user is told by it.
+    #[cfg(feature = "testing")]
+    pub(crate) fn told(&self) -> Option<&str> {
+        match self {
+            Self::Say { text, .. }
+            | Self::Answer { text, .. }
+            | Self::Aside(text)
+            | Self::Feedback(text) => Some(text),
+            Self::Round { text, .. } => Some(text.as_str()).filter(|text| !text.is_empty()),
+            Self::Ask(question) => Some(&question.text),
+            Self::Note(_) => None,
+            Self::Once(effect) => effect.told(),
+        }
+    }
+
+    /// Whether it shows what tools have done for a model.
+    fn is_round(&self) -> bool {
+        match self {
+            Self::Round { .. } => true,
+            Self::Once(effect) => effect.is_round(),
+            _ => false,
+        }
+    }
 }
 
 /// What a turn shares with the steps that it runs.
@@ -96,6 +125,8 @@ pub(crate) struct Scope {
     pub(crate) events: EventSink,
     pub(crate) now: Timestamp,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Runs the sessions that effects begin; nothing for a step that is run outside of a turn.
+    pub(crate) children: Option<Arc<dyn Children>>,
     /// The document; nothing for a step that is run outside of a turn.
     pub(crate) ledger: Option<Ledger>,
 }
@@ -130,7 +161,7 @@ impl Scope {
     /// Drops what was to be done with a transition that is not made. What tools have done
     /// for a model is done, so the history shows it.
     pub(crate) fn drop_undone(&mut self) {
-        self.effects.retain(|effect| matches!(effect, Effect::Round { .. }));
+        self.effects.retain(Effect::is_round);
         self.said = 0;
     }
 
@@ -138,7 +169,7 @@ impl Scope {
     /// same when a turn that was not committed is made again.
     pub(crate) fn next_place(&self) -> u64 {
         let saved = self.ledger.as_ref().map_or(0, |ledger| ledger.doc().next_message);
-        let rounds = self.effects.iter().filter(|effect| matches!(effect, Effect::Round { .. }));
+        let rounds = self.effects.iter().filter(|effect| effect.is_round());
         saved + self.unsaved.len() as u64 + 2 * rounds.count() as u64
     }
 

@@ -17,6 +17,7 @@
 mod action;
 mod action_cx;
 mod approval;
+pub(crate) mod child;
 mod collect;
 pub mod confirm;
 mod cx;
@@ -39,6 +40,7 @@ mod structured;
 pub(crate) use crate::event::EventSink;
 pub use action::Action;
 pub use action_cx::{ActionCx, Answer, Approve};
+pub(crate) use child::Children;
 pub use collect::Collect;
 pub use confirm::Confirm;
 pub use cx::StepCx;

@@ -234,8 +234,8 @@ impl SessionStore for MemoryStore {
 
     async fn delete(&self, id: &SessionId) -> Result<bool, StoreError> {
         let mut records = self.lock();
-        let superseded = format!("{id}~");
-        records.retain(|key, _| !key.as_str().starts_with(&superseded));
+        let family = format!("{id}~");
+        records.retain(|key, _| !key.as_str().starts_with(&family));
         Ok(records.remove(id).is_some_and(|record| record.doc.is_some()))
     }
 

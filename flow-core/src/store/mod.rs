@@ -310,8 +310,9 @@ pub trait SessionStore: Send + Sync + 'static {
     /// [`Exists`](StoreError::Exists) when there is a session with this id.
     async fn create(&self, doc: &SessionDoc) -> Result<(), StoreError>;
 
-    /// Deletes a session, its archive and the documents it has superseded, whoever works on
-    /// it. Returns whether there was one.
+    /// Deletes a session, its archive, the documents it has superseded and its children,
+    /// whoever works on them: all whose id begins with its own and a `~`. Returns whether
+    /// there was one.
     ///
     /// # Errors
     /// When the store cannot be reached.

@@ -14,7 +14,7 @@ use crate::id::SessionId;
 use crate::model::TokenUsage;
 use crate::session::MAIN_MEMORY;
 use crate::step::recall::Recall;
-use crate::step::{ActionCx, Effect, Models, Scope, StepCx};
+use crate::step::{ActionCx, Models, Scope, StepCx};
 use crate::time::{Clock, SystemClock, Timestamp};
 
 /// A context for steps that run outside of a turn.
@@ -80,6 +80,7 @@ impl<F: FlowMeta> StepHarness<F> {
             events: sink,
             now: Timestamp::now(),
             clock: Arc::new(SystemClock),
+            children: None,
             ledger: None,
         };
         Self { flow, state: F::State::default(), scope, events }
@@ -112,18 +113,7 @@ impl<F: FlowMeta> StepHarness<F> {
 
     /// What was said to the user so far: messages, feedback and questions, in order.
     pub fn said(&self) -> Vec<&str> {
-        let effects = self.scope.effects.iter();
-        effects
-            .filter_map(|effect| match effect {
-                Effect::Say { text, .. }
-                | Effect::Answer { text, .. }
-                | Effect::Aside(text)
-                | Effect::Feedback(text) => Some(text.as_str()),
-                Effect::Round { text, .. } => Some(text.as_str()).filter(|text| !text.is_empty()),
-                Effect::Ask(question) => Some(question.text.as_str()),
-                Effect::Note(_) => None,
-            })
-            .collect()
+        self.scope.effects.iter().filter_map(crate::step::Effect::told).collect()
     }
 
     /// The events that were told since the last call.

@@ -252,6 +252,7 @@ pub(super) fn document(doc: &SessionDoc, lease: impl Into<Bson>) -> Encoded<Docu
         next_message,
         archive,
         superseded,
+        parent,
         owner,
         labels,
         lease: _,
@@ -301,6 +302,9 @@ pub(super) fn document(doc: &SessionDoc, lease: impl Into<Bson>) -> Encoded<Docu
         "updated_at": date(*updated_at),
         "expires_at": optional_date(*expires_at),
     };
+    if let Some(parent) = parent {
+        document.insert("parent", part(parent)?);
+    }
     if let Some(at) = *wake_at {
         document.insert(WAKE_AT, date(at));
     }

@@ -123,10 +123,10 @@ pub(super) fn free(token: i64) -> Vec<Document> {
     } }]
 }
 
-/// The documents that a session has superseded: `id~0`, `id~1`, ... A `:` sorts right
-/// after the digits.
-pub(super) fn superseded(id: &SessionId) -> Document {
-    doc! { "_id": { "$gte": format!("{id}~"), "$lt": format!("{id}~:") } }
+/// The documents that belong to a session: those that it has superseded (`id~1`) and those
+/// of its children (`id~c1-0`). No other id begins like them.
+pub(super) fn family(field: &str, id: &SessionId) -> Document {
+    doc! { field: { "$gte": format!("{id}~"), "$lt": format!("{id}\u{7f}") } }
 }
 
 /// The filter of a list.

@@ -419,9 +419,11 @@ impl SessionStore for MongoStore {
             .projection(doc! { command::UNCOMMITTED: 1 })
             .await
             .map_err(failed)?;
-        self.sessions.delete_many(command::superseded(id)).await.map_err(failed)?;
+        self.sessions.delete_many(command::family("_id", id)).await.map_err(failed)?;
         if *id == id.archive_key() {
-            self.archive.delete_many(doc! { "session": id.as_str() }).await.map_err(failed)?;
+            for archived in [doc! { "session": id.as_str() }, command::family("session", id)] {
+                self.archive.delete_many(archived).await.map_err(failed)?;
+            }
         }
         Ok(deleted.is_some_and(|document| !document.contains_key(command::UNCOMMITTED)))
     }

@@ -117,7 +117,7 @@ impl MongoStore {
             .map_err(failed)?;
         let newest =
             entries.iter().filter_map(|entry| entry.get("token").and_then(codec::integer)).max();
-        for owner in [doc! { "_id": session }, command::superseded(&id)] {
+        for owner in [doc! { "_id": session }, command::family("_id", &id)] {
             if self.sessions.find_one(owner).await.map_err(failed)?.is_some() {
                 return Ok(());
             }

@@ -46,8 +46,9 @@ const WRITE_ENTRY: &str = "INSERT OR REPLACE INTO archive (key, seq, entry) VALU
 const READ_ENTRIES: &str =
     "SELECT entry FROM archive WHERE key = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq";
 const DELETE: &str = "DELETE FROM sessions WHERE id = ?1 RETURNING status IS NOT NULL";
-const DELETE_SUPERSEDED: &str = "DELETE FROM sessions WHERE id > ?1 AND id < ?2";
+const DELETE_FAMILY: &str = "DELETE FROM sessions WHERE id > ?1 AND id < ?2";
 const DELETE_ARCHIVE: &str = "DELETE FROM archive WHERE key = ?1 AND seq >= ?2 AND seq < ?3";
+const DELETE_FAMILY_ARCHIVE: &str = "DELETE FROM archive WHERE key > ?1 AND key < ?2";
 const EXPIRED: &str = "\
     SELECT id FROM sessions WHERE expires_at <= ?1 AND (holder IS NULL OR lease_until <= ?1) \
     ORDER BY expires_at LIMIT ?2";
@@ -368,8 +369,10 @@ pub(super) fn create(conn: &Connection, record: &Record) -> Result<(), Failure> 
 pub(super) fn delete(conn: &Connection, id: &SessionId) -> rusqlite::Result<bool> {
     let archive_key = id.archive_key();
     let mark = if archive_key == *id {
-        conn.prepare_cached(DELETE_SUPERSEDED)?
-            .execute([format!("{id}~"), format!("{id}{AFTER_TILDE}")])?;
+        // What it has superseded, and its children.
+        let (begin, end) = (format!("{id}~"), format!("{id}{AFTER_TILDE}"));
+        conn.prepare_cached(DELETE_FAMILY)?.execute([&begin, &end])?;
+        conn.prepare_cached(DELETE_FAMILY_ARCHIVE)?.execute([&begin, &end])?;
         ArchiveMark { from: 0, next: i64::MAX as u64 }
     } else {
         find(conn, id)?.and_then(|found| found.text).map(|text| mark(&text)).unwrap_or_default()
@@ -544,8 +547,9 @@ pub(super) fn statements() -> Vec<String> {
         WRITE_ENTRY,
         READ_ENTRIES,
         DELETE,
-        DELETE_SUPERSEDED,
+        DELETE_FAMILY,
         DELETE_ARCHIVE,
+        DELETE_FAMILY_ARCHIVE,
         EXPIRED,
         DELETE_ABANDONED,
         ENDED,

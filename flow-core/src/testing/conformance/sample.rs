@@ -10,7 +10,8 @@ use crate::outcome::Outcome;
 use crate::session::{
     ArchiveMark, AskedCall, ContextStart, Display, EdgeCount, EffectKind, EffectOutcome,
     EffectRecord, ErrorRecord, FORMAT, FlowRef, Interrupt, Lease, MAIN_MEMORY, Memory, Operation,
-    PathEntry, PendingRound, Question, SessionDoc, Status, Summary, TurnRecord, Visit, Waiting,
+    Parent, PathEntry, PendingRound, Question, Relation, SessionDoc, Status, Summary, TurnRecord,
+    Visit, Waiting,
 };
 use crate::time::Timestamp;
 
@@ -113,6 +114,12 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
         next_message: 4,
         archive: ArchiveMark::default(),
         superseded: 0,
+        parent: Some(Parent {
+            session: SessionId::random(),
+            flow: "desk".into(),
+            relation: Relation::Call,
+            depth: 1,
+        }),
         owner: Some("ada".into()),
         labels: BTreeMap::from([("channel".into(), "web".into())]),
         lease: Lease::default(),
