@@ -19,7 +19,11 @@ const KEY_DIGEST: usize = 12;
 /// It is shared by the effects that are made side by side, and by the engine, which looks
 /// whether any of them still does something.
 #[derive(Debug)]
-pub(crate) struct Journal(Mutex<Inner>);
+pub(crate) struct Journal {
+    inner: Mutex<Inner>,
+    /// The most effects of a visit that are recorded at once.
+    limit: usize,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -80,13 +84,12 @@ impl Drop for Running<'_> {
     }
 }
 
-impl Default for Journal {
-    fn default() -> Self {
-        Self(Mutex::new(Inner::new("".into())))
-    }
-}
-
 impl Journal {
+    /// A journal that keeps so many effects of one visit.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { inner: Mutex::new(Inner::new("".into())), limit }
+    }
+
     /// Begins with what is recorded of a visit.
     pub(crate) fn load(
         &self,
@@ -256,6 +259,13 @@ impl Journal {
         if inner.diverged.is_some() {
             return Err(inner.divergence());
         }
+        if inner.records.len() >= self.limit {
+            let (session, step) = (inner.session.clone(), inner.step.to_string());
+            let error = EffectError::TooManyEffects { session, step, limit: self.limit };
+            // Some effects have no error to return.
+            inner.broken_off.get_or_insert_with(|| error.clone().into());
+            return Err(error);
+        }
         let mut key = format!("{}:{}:{place}:{name}", inner.session, inner.visit);
         if let Some(digest) = &found.arguments {
             key.push(':');
@@ -358,7 +368,7 @@ impl Journal {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -28,6 +28,17 @@
 //! a later visit has another key, and is called. The digest of the flow is not part of it: a
 //! program that was rebuilt while a call was under way must not make the call twice.
 //!
+//! # Steps within an action
+//!
+//! [`run_step`](crate::step::ActionCx::run_step) and
+//! [`run_steps`](crate::step::ActionCx::run_steps) run other steps of the flow within the run
+//! of an action. Such a step is an effect: when it is over, its fields, what it has made of the
+//! shared state and what it has said are recorded, and it does not run again. Until then its
+//! own effects are recorded at places of their own (`3_1` is effect number 1 of the step that
+//! is effect number 3), and the table holds for them. A step that has failed keeps what it has
+//! done: when the turn is sent again it goes on with that. When the action has handled the
+//! failure, the step fails in the same way in every further run.
+//!
 //! # What the code of an action must keep to
 //!
 //! * It is deterministic between effects: what it does next depends on its fields, the

@@ -79,6 +79,9 @@ pub struct Limits {
     /// The most crossings of one edge without new input from the user. They are counted
     /// through turns without a message too. Default: 10.
     pub edge_crossings: u32,
+    /// The most effects of an action in one visit, those of steps that run within it included
+    /// until they are over. They stand in the document. Default: 4096.
+    pub effects: usize,
     /// How many steps may run within each other, the one at which the session stands not
     /// counted. Default: 8.
     pub step_depth: u32,
@@ -98,6 +101,7 @@ impl Default for Limits {
             message_bytes: 1024 * 1024,
             crossings: 50,
             edge_crossings: 10,
+            effects: 4096,
             step_depth: 8,
             branches: 256,
             events: 1024,
@@ -125,6 +129,13 @@ impl Limits {
     #[must_use]
     pub fn edge_crossings(mut self, crossings: u32) -> Self {
         self.edge_crossings = crossings;
+        self
+    }
+
+    /// Sets [`effects`](Self::effects).
+    #[must_use]
+    pub fn effects(mut self, effects: usize) -> Self {
+        self.effects = effects;
         self
     }
 

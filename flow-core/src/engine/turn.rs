@@ -447,7 +447,7 @@ async fn work<F: Flow>(
         message = Some(said.clone());
         last_message.clone_from(&message);
     }
-    let journal = Arc::new(Journal::default());
+    let journal = Arc::new(Journal::new(core.limits.effects));
     let visit = (session.as_str(), doc.visit.number, name.clone());
     // What a run did that began in its turn, with a message that is not in the document, says
     // nothing about a run without it.

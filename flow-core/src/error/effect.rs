@@ -67,6 +67,20 @@ pub enum EffectError {
         /// What does not fit.
         reason: String,
     },
+    /// An action has more effects in one visit than the engine allows.
+    #[error(
+        "session `{session}`: step `{step}` has {limit} effects in this visit and begins one more; \
+         an action that works in a loop needs an end, or goes to itself now and then. Raise \
+         `Limits::effects`, or call `engine.session(id).restart_step()` once the code is mended"
+    )]
+    TooManyEffects {
+        /// The session.
+        session: String,
+        /// The step at which the session stands.
+        step: String,
+        /// The limit.
+        limit: usize,
+    },
     /// A step within a step is deeper than the engine allows.
     #[error(
         "session `{session}`: step `{step}` would run within `{within}`, more than {limit} steps \
@@ -193,6 +207,7 @@ impl EffectError {
             Self::Failed { error } => &error.code,
             Self::Expired { .. } => "request-expired",
             Self::Unreadable { .. } => "effect-unreadable",
+            Self::TooManyEffects { .. } => "too-many-effects",
             Self::StepsTooDeep { .. } => "steps-too-deep",
             Self::Unfit { .. } => "step-unfit",
             Self::TooManyBranches { .. } => "too-many-branches",
@@ -223,6 +238,7 @@ impl EffectError {
             Self::Expired { .. } => 504,
             Self::Failed { .. }
             | Self::Unreadable { .. }
+            | Self::TooManyEffects { .. }
             | Self::StepsTooDeep { .. }
             | Self::Unfit { .. }
             | Self::TooManyBranches { .. }
