@@ -9,7 +9,7 @@ pub use crate::step::{
     Action, ActionCx, Check, Collect, Confirm, Crossing, Decide, Form, Gate, Prompt, Recovery,
     Reply, Slot, Step, StepCx,
 };
-pub use crate::tool::{ToolCall, ToolCx, ToolOutcome, ToolPolicy, ToolResult};
+pub use crate::tool::{ToolCall, ToolCx, ToolOutcome, ToolPolicy, ToolReplay, ToolResult};
 pub use crate::transition::{Next, Transition};
 
 pub use schemars::JsonSchema;

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use crate::error::{Divergence, EffectError, Error};
+use crate::error::{Divergence, Doubt, EffectError, Error};
 use crate::json;
 use crate::session::{EffectKind, EffectOutcome, EffectRecord, Interrupt};
 use crate::time::Timestamp;
@@ -45,6 +45,8 @@ struct Inner {
     /// What the run waits for.
     waiting: BTreeMap<Place, Interrupt>,
     diverged: Option<(String, String, Place)>,
+    /// The call in doubt that the run, which is about something else, does not come to.
+    doubted: Option<Place>,
     /// Why the run cannot go on.
     broken_off: Option<Error>,
 }
@@ -62,6 +64,8 @@ pub(crate) enum Begun {
         due: Option<Timestamp>,
         /// Whether it was begun before.
         repeated: bool,
+        /// Whether that was a call that is not to be made again.
+        in_doubt: bool,
     },
 }
 
@@ -123,6 +127,7 @@ impl Journal {
         inner.reached.clear();
         inner.handled.clear();
         inner.diverged = None;
+        inner.doubted = None;
         inner.broken_off = None;
         inner.failed = false;
     }
@@ -215,7 +220,10 @@ impl Journal {
                 inner.reached.insert(place);
                 return Ok(match record.outcome {
                     Some(outcome) => Begun::Replayed(outcome),
-                    None => Begun::Fresh { place, key, due: record.due, repeated: true },
+                    None => {
+                        let in_doubt = record.is_in_doubt();
+                        Begun::Fresh { place, key, due: record.due, repeated: true, in_doubt }
+                    }
                 });
             }
             if inner.strict {
@@ -227,10 +235,16 @@ impl Journal {
                 inner.diverged.get_or_insert((record.shown(), shown, place));
                 return Err(inner.divergence());
             }
-            inner.records.split_off(&place);
+            match inner.find_doubt(|doubt| doubt >= place) {
+                Some(doubt) => inner.doubted = Some(doubt),
+                None => drop(inner.records.split_off(&place)),
+            }
         }
         if inner.diverged.is_some() {
             return Err(inner.divergence());
+        }
+        if let Some(doubt) = inner.doubted {
+            return Err(inner.doubt(doubt));
         }
         let mut key = format!("{}:{}:{place}:{name}", inner.session, inner.visit);
         if let Some(digest) = &found.arguments {
@@ -239,7 +253,19 @@ impl Journal {
         }
         inner.records.insert(place, (key.clone(), found));
         inner.reached.insert(place);
-        Ok(Begun::Fresh { place, key, due: None, repeated: false })
+        Ok(Begun::Fresh { place, key, due: None, repeated: false, in_doubt: false })
+    }
+
+    /// Records that a call is made, and whether it is not to be made again.
+    pub(crate) fn mark(&self, place: Place, once: bool) {
+        if let Some((_, record)) = self.lock().records.get_mut(&place) {
+            record.once = once;
+        }
+    }
+
+    /// Why the call at a place is not made.
+    pub(crate) fn doubt(&self, place: Place) -> EffectError {
+        self.lock().doubt(place)
     }
 
     /// Records what an effect came to.
@@ -291,10 +317,12 @@ impl Journal {
         if !over {
             return Ok(());
         }
+        if !inner.strict {
+            let left = inner.find_doubt(|place| !inner.reached.contains(&place));
+            return inner.doubted.or(left).map_or(Ok(()), |place| Err(inner.doubt(place)));
+        }
         let left = inner.records.iter().find(|(place, _)| !inner.reached.contains(place));
-        if let Some((place, (_, record))) = left
-            && inner.strict
-        {
+        if let Some((place, (_, record))) = left {
             let (place, shown) = (*place, record.shown());
             inner.diverged = Some((shown, "the end of the action".to_owned(), place));
             return Err(inner.divergence());
@@ -323,6 +351,7 @@ impl Inner {
             running: 0,
             waiting: BTreeMap::new(),
             diverged: None,
+            doubted: None,
             broken_off: None,
         }
     }
@@ -335,7 +364,7 @@ impl Inner {
     }
 
     /// All effects but those that failed and that the code has not handled: they are tried
-    /// again.
+    /// again, if they may be.
     fn kept(&self) -> BTreeSet<Place> {
         let kept = self.records.iter().filter(|(place, (_, record))| {
             let failed = match &record.outcome {
@@ -345,9 +374,26 @@ impl Inner {
                 }
                 None => false,
             };
-            !failed || self.handled.contains(place)
+            !failed || record.once || self.handled.contains(place)
         });
         kept.map(|(place, _)| *place).collect()
+    }
+
+    /// The first call in doubt, of those at some places.
+    fn find_doubt(&self, at: impl Fn(Place) -> bool) -> Option<Place> {
+        let doubts = self.records.iter().filter(|(_, (_, record))| record.is_in_doubt());
+        doubts.map(|(place, _)| *place).find(|place| at(*place))
+    }
+
+    fn doubt(&self, place: Place) -> EffectError {
+        let doubt = self.records.get(&place).map(|(key, record)| Doubt {
+            session: self.session.clone(),
+            step: self.step.to_string(),
+            tool: record.tool.clone(),
+            key: key.clone(),
+            arguments: record.arguments.clone(),
+        });
+        EffectError::InDoubt(Box::new(doubt.unwrap_or_default()))
     }
 
     fn divergence(&self) -> EffectError {

@@ -28,6 +28,7 @@ use crate::session::{Delta, ErrorRecord, MAIN_MEMORY, SessionDoc, Status, Waitin
 use crate::step::recall::Recall;
 use crate::step::{EventSink, Models, Scope, Speaker};
 use crate::store::{Grant, OpenRequest, Opened};
+use crate::tool::ToolReplay;
 
 /// Runs a turn, tells its events, and gives the session back whatever happens.
 pub(super) async fn run<F: Flow>(
@@ -390,6 +391,8 @@ async fn work<F: Flow>(
     ledger.on_closing(closing);
     if core.durability == Durability::Effect {
         ledger.record_effects();
+    } else if slot.tools.iter().any(|tool| tool.replay == ToolReplay::Never) {
+        ledger.commit_begins();
     }
     if let Some(reason) = &ledger.doc().ended {
         let reason = reason.clone();
