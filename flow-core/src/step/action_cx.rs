@@ -134,8 +134,16 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
         let begun = scope.begin(EffectKind::Run, name, None);
         let name = name.to_owned();
         async move {
-            let work =
-                |_, _| async { work().await.map_err(|error| ErrorRecord::of_step(&error.into())) };
+            let work = |key: String, _| {
+                let name = name.clone();
+                async move {
+                    let done = work().await;
+                    let done = done.map_err(|error| ErrorRecord::of_step(&error.into()))?;
+                    let kind = EffectKind::Run;
+                    scope.events.emit(|| Event::Effect { id: key, kind, name });
+                    Ok(done)
+                }
+            };
             scope.perform(&name, ToolReplay::ByKey, begun?, work).await
         }
     }
