@@ -90,12 +90,19 @@ pub enum EffectError {
         reason: String,
     },
     /// The session does not wait for this answer: it was answered before, or never asked.
-    #[error("session `{session}` does not wait for request `{request}`; it waits for: {pending}")]
+    #[error(
+        "session `{session}` is {status} at step `{step}` and does not wait for request \
+         `{request}`; it waits for: {pending}"
+    )]
     NotWaiting {
         /// The session.
         session: String,
         /// What the answer names.
         request: String,
+        /// The status of the session.
+        status: &'static str,
+        /// The step at which it stands.
+        step: String,
         /// What the session waits for.
         pending: String,
     },

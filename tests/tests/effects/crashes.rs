@@ -7,6 +7,7 @@ use std::sync::Arc;
 use flow_core::message::{Message, Role};
 use flow_core::store::SessionStore;
 use flow_core::store::memory::MemoryStore;
+use flow_core::store::mongodb::MongoStore;
 use flow_core::store::sqlite::SqliteStore;
 use serde_json::Value;
 use tests::failing_store::Fault;
@@ -21,6 +22,16 @@ const CRASHES: usize = 500;
 
 /// How many of them with tools that have a policy of their own.
 const CRASHES_OF_POLICIES: usize = 150;
+
+/// How many for each durability over the wire: 510 in all. One takes a third of a second on the
+/// server that the tests start, nearly all of it waiting, so some are played side by side.
+const CRASHES_ON_MONGODB: usize = 170;
+
+/// How many of them with tools that have a policy of their own, with one durability.
+const CRASHES_OF_POLICIES_ON_MONGODB: usize = 40;
+
+/// How many databases are used side by side.
+const DATABASES: usize = 8;
 
 /// How many of them are of one script.
 const CRASHES_PER_SCRIPT: usize = 10;
@@ -300,7 +311,17 @@ async fn check_all<F: Case>(
     hangs: bool,
     crashes: usize,
 ) {
-    for seed in 0..(crashes / CRASHES_PER_SCRIPT) as u64 {
+    let seeds = 0..(crashes / CRASHES_PER_SCRIPT) as u64;
+    check_seeds::<F>(store, durability, hangs, seeds).await;
+}
+
+async fn check_seeds<F: Case>(
+    store: Arc<dyn SessionStore>,
+    durability: Durability,
+    hangs: bool,
+    seeds: impl IntoIterator<Item = u64>,
+) {
+    for seed in seeds {
         let mut random = Random(seed);
         let script = F::make_script(&mut random);
         println!("seed {seed}, {durability:?}: {script:?}");
@@ -351,4 +372,34 @@ async fn no_call_is_made_twice_that_must_not_be_in_sqlite() {
     for durability in super::DURABILITIES {
         check_sqlite::<Bank>(durability, CRASHES_OF_POLICIES).await;
     }
+}
+
+async fn check_mongodb<F: Case>(durability: Durability, crashes: usize) {
+    let seeds: Vec<u64> = (0..(crashes / CRASHES_PER_SCRIPT) as u64).collect();
+    let databases = seeds.chunks(seeds.len().div_ceil(DATABASES)).map(async |seeds| {
+        let Some(database) = tests::mongo_server::mongo().await else { return };
+        let store = MongoStore::new(database).await.unwrap();
+        check_seeds::<F>(Arc::new(store), durability, false, seeds.iter().copied()).await;
+    });
+    futures_util::future::join_all(databases).await;
+}
+
+#[tokio::test]
+async fn a_script_ends_as_if_nothing_had_cut_it_off_in_mongodb_by_crossing() {
+    check_mongodb::<Script>(Durability::Crossing, CRASHES_ON_MONGODB).await;
+}
+
+#[tokio::test]
+async fn a_script_ends_as_if_nothing_had_cut_it_off_in_mongodb_by_turn() {
+    check_mongodb::<Script>(Durability::Turn, CRASHES_ON_MONGODB).await;
+}
+
+#[tokio::test]
+async fn a_script_ends_as_if_nothing_had_cut_it_off_in_mongodb_by_effect() {
+    check_mongodb::<Script>(Durability::Effect, CRASHES_ON_MONGODB).await;
+}
+
+#[tokio::test]
+async fn no_call_is_made_twice_that_must_not_be_in_mongodb() {
+    check_mongodb::<Bank>(Durability::Turn, CRASHES_OF_POLICIES_ON_MONGODB).await;
 }

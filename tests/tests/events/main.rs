@@ -1,5 +1,6 @@
 //! What listeners of turns are told, and in what order.
 
+mod deliveries;
 mod desk;
 mod order;
 mod scenarios;
