@@ -31,7 +31,7 @@
 //!   and before it is left; a step that fails has said nothing. The whole text of a model is
 //!   such a `message`. `collect-update` comes before what the form says.
 //! * **A pause** for people, signals or times: `paused`, `turn-end`. Each
-//!   [`Interrupt`](crate::session::Interrupt) holds what a user interface needs to ask: title and
+//!   [`Interrupt`] holds what a user interface needs to ask: title and
 //!   description, what answers are taken or the schema of the data, the deadline, the call that
 //!   is to be approved with its arguments and their hash, and the id that an answer names. A pause
 //!   for the user's next message is `turn-end` alone; its outcome holds the question.
