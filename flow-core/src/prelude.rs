@@ -9,7 +9,7 @@ pub use crate::step::{
     Action, ActionCx, Branches, Check, Collect, Confirm, Crossing, Decide, FailurePolicy, Form,
     Gate, Prompt, Recovery, Reducers, Reply, Slot, Step, StepCx,
 };
-pub use crate::tool::{ToolCall, ToolCx, ToolOutcome, ToolPolicy, ToolResult};
+pub use crate::tool::{ToolCall, ToolCx, ToolOutcome, ToolPolicy, ToolReplay, ToolResult};
 pub use crate::transition::{Next, Transition};
 
 pub use schemars::JsonSchema;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 
 use super::Place;
-use crate::error::{Divergence, EffectError, Error};
+use crate::error::{Divergence, Doubt, EffectError, Error};
 use crate::json;
 use crate::session::{
     EffectKind, EffectOutcome, EffectRecord, ErrorRecord, FrameRecord, Interrupt,
@@ -51,6 +51,8 @@ struct Inner {
     /// The steps that are not needed any more and begin no effect.
     closed: Vec<Place>,
     diverged: Option<(String, String, Place)>,
+    /// The call in doubt that the run, which is about something else, does not come to.
+    doubted: Option<Place>,
     /// Why the run cannot go on.
     broken_off: Option<Error>,
 }
@@ -68,6 +70,8 @@ pub(crate) enum Begun {
         due: Option<Timestamp>,
         /// Whether it was begun before.
         repeated: bool,
+        /// Whether that was a call that is not to be made again.
+        in_doubt: bool,
     },
 }
 
@@ -125,6 +129,7 @@ impl Journal {
         inner.handled.clear();
         inner.closed.clear();
         inner.diverged = None;
+        inner.doubted = None;
         inner.broken_off = None;
         inner.failed = false;
     }
@@ -240,7 +245,8 @@ impl Journal {
                     }
                     None => {
                         inner.reached.insert(place.clone());
-                        Begun::Fresh { place, key, due: record.due, repeated: true }
+                        let in_doubt = record.is_in_doubt();
+                        Begun::Fresh { place, key, due: record.due, repeated: true, in_doubt }
                     }
                 });
             }
@@ -253,11 +259,21 @@ impl Journal {
                 inner.diverged.get_or_insert((record.shown(), shown, place));
                 return Err(inner.divergence());
             }
-            let Inner { records, reached, .. } = &mut *inner;
-            records.retain(|other, _| *other < place || reached.contains(other));
+            let doubted =
+                inner.find_doubt(|doubt| *doubt >= place && !inner.reached.contains(doubt));
+            match doubted {
+                Some(doubt) => inner.doubted = Some(doubt),
+                None => {
+                    let Inner { records, reached, .. } = &mut *inner;
+                    records.retain(|other, _| *other < place || reached.contains(other));
+                }
+            }
         }
         if inner.diverged.is_some() {
             return Err(inner.divergence());
+        }
+        if let Some(doubt) = &inner.doubted {
+            return Err(inner.doubt(doubt));
         }
         if inner.records.len() >= self.limit {
             let (session, step) = (inner.session.clone(), inner.step.to_string());
@@ -273,7 +289,19 @@ impl Journal {
         }
         inner.records.insert(place.clone(), (key.clone(), found));
         inner.reached.insert(place.clone());
-        Ok(Begun::Fresh { place, key, due: None, repeated: false })
+        Ok(Begun::Fresh { place, key, due: None, repeated: false, in_doubt: false })
+    }
+
+    /// Records that a call is made, and whether it is not to be made again.
+    pub(crate) fn mark(&self, place: &Place, once: bool) {
+        if let Some((_, record)) = self.lock().records.get_mut(place) {
+            record.once = once;
+        }
+    }
+
+    /// Why the call at a place is not made.
+    pub(crate) fn doubt(&self, place: &Place) -> EffectError {
+        self.lock().doubt(place)
     }
 
     /// Records what an effect came to.
@@ -356,10 +384,13 @@ impl Journal {
         if !over {
             return Ok(());
         }
+        if !inner.strict {
+            let left = inner.find_doubt(|place| !inner.reached.contains(place));
+            let doubted = inner.doubted.clone().or(left);
+            return doubted.map_or(Ok(()), |place| Err(inner.doubt(&place)));
+        }
         let left = inner.records.iter().find(|(place, _)| !inner.reached.contains(place));
-        if let Some((place, (_, record))) = left
-            && inner.strict
-        {
+        if let Some((place, (_, record))) = left {
             let (place, shown) = (place.clone(), record.shown());
             inner.diverged = Some((shown, "the end of the action".to_owned(), place));
             return Err(inner.divergence());
@@ -389,6 +420,7 @@ impl Inner {
             waiting: BTreeMap::new(),
             closed: Vec::new(),
             diverged: None,
+            doubted: None,
             broken_off: None,
         }
     }
@@ -431,7 +463,7 @@ impl Inner {
     }
 
     /// All effects but those that failed and that the code has not handled: they are tried
-    /// again.
+    /// again, if they may be.
     fn kept(&self) -> BTreeSet<Place> {
         let kept = self.records.iter().filter(|(place, (_, record))| {
             let failed = match &record.outcome {
@@ -441,9 +473,26 @@ impl Inner {
                 }
                 None => false,
             };
-            !failed || self.handled.contains(place)
+            !failed || record.once || self.handled.contains(place)
         });
         kept.map(|(place, _)| place.clone()).collect()
+    }
+
+    /// The first call in doubt, of those at some places.
+    fn find_doubt(&self, at: impl Fn(&Place) -> bool) -> Option<Place> {
+        let doubts = self.records.iter().filter(|(_, (_, record))| record.is_in_doubt());
+        doubts.map(|(place, _)| place).find(|place| at(place)).cloned()
+    }
+
+    fn doubt(&self, place: &Place) -> EffectError {
+        let doubt = self.records.get(place).map(|(key, record)| Doubt {
+            session: self.session.clone(),
+            step: self.step.to_string(),
+            tool: record.tool.clone(),
+            key: key.clone(),
+            arguments: record.arguments.clone(),
+        });
+        EffectError::InDoubt(Box::new(doubt.unwrap_or_default()))
     }
 
     fn divergence(&self) -> EffectError {

@@ -28,6 +28,20 @@
 //! a later visit has another key, and is called. The digest of the flow is not part of it: a
 //! program that was rebuilt while a call was under way must not make the call twice.
 //!
+//! A tool may say that this is not right for it, with `#[tool(replay = ..)]`
+//! ([`ToolReplay`](crate::tool::ToolReplay)):
+//!
+//! | | `by_key` (default) | `never` | `always` |
+//! | --- | --- | --- | --- |
+//! | a call whose result is recorded | once | once | by each run |
+//! | a call that failed, in a turn that is sent again | again with the same key, unless the action has handled the error | the same error | by each run |
+//! | a call that is over when the turn is cut off | as above | once | by each run |
+//! | a call that runs when the turn is cut off | again with the same key | not again, but [`EffectError::InDoubt`](crate::error::EffectError::InDoubt) | by each run |
+//!
+//! A tool that is called `never` again is called at most once whatever the durability: the call
+//! is recorded before and after it is made. `always` is for what is to be fresh, and does
+//! nothing on the outside.
+//!
 //! # Steps within an action
 //!
 //! [`run_step`](crate::step::ActionCx::run_step) and

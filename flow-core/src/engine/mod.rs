@@ -59,7 +59,8 @@ pub enum Durability {
     #[default]
     Crossing,
     /// One commit at the end of the turn. A crash repeats the whole turn. Fit for turns
-    /// without effects on the outside.
+    /// without effects on the outside. A flow with tools that are not to be called again
+    /// ([`ToolReplay::Never`](crate::tool::ToolReplay::Never)) also commits before its actions.
     Turn,
     /// As [`Crossing`](Self::Crossing), and also before an action that a turn begins with, so
     /// that what the user said is kept, and before each [effect](crate::effect) of an action. A crash repeats the step that was running, and the effects that ran; those

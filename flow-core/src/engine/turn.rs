@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::build::{FlowSlot, check_steps};
-use super::delivery::{MAX_SIGNAL_ID_BYTES, SIGNAL_TURN, answer};
+use super::delivery::{MAX_SIGNAL_ID_BYTES, SIGNAL_TURN, answer, pending};
 use super::lease::Held;
 use super::restore::{find_step, keep, migrate, new_doc, supersede};
 use super::run::Run;
@@ -28,6 +28,7 @@ use crate::session::{Delta, ErrorRecord, MAIN_MEMORY, SessionDoc, Status, Waitin
 use crate::step::recall::Recall;
 use crate::step::{EventSink, Models, Reducers, Scope, Speaker};
 use crate::store::{Grant, OpenRequest, Opened};
+use crate::tool::ToolReplay;
 
 /// Runs a turn, tells its events, and gives the session back whatever happens.
 pub(super) async fn run<F: Flow>(
@@ -395,6 +396,8 @@ async fn work<F: Flow>(
     ledger.on_closing(closing);
     if core.durability == Durability::Effect {
         ledger.record_effects();
+    } else if slot.tools.iter().any(|tool| tool.replay == ToolReplay::Never) {
+        ledger.commit_begins();
     }
     if let Some(reason) = &ledger.doc().ended {
         let reason = reason.clone();
@@ -422,14 +425,10 @@ async fn work<F: Flow>(
     // A turn that is sent again goes on from its last crossing: what the user said is in the
     // history already, and steps that have read it do not read it again.
     let resumed = request.turn_id.is_some() && doc.visit.turn == request.turn_id;
-    let pending = match &doc.waiting {
-        Some(Waiting::Interrupts { pending }) => pending.clone(),
-        _ => Vec::new(),
-    };
+    let pending = pending(&doc).to_vec();
     let delivery = request.delivery.as_ref().filter(|_| !resumed);
     let heard = request.message.as_deref().filter(|_| !resumed);
-    let answers = answer(session.as_str(), &pending, delivery, heard, now);
-    let answers = answers.map_err(Error::from)?;
+    let answers = answer(&doc, delivery, heard, now).map_err(Error::from)?;
     // A session that was interrupted after an answer was committed runs on with that.
     let due = doc.wake_at.is_some_and(|wake_at| wake_at <= now);
     let holds =

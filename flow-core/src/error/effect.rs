@@ -17,6 +17,22 @@ pub struct Divergence {
     pub found: String,
 }
 
+/// A call of which nobody knows whether it was made.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Doubt {
+    /// The session.
+    pub session: String,
+    /// The step.
+    pub step: String,
+    /// The tool.
+    pub tool: String,
+    /// The idempotency key of the call.
+    pub key: String,
+    /// The SHA-256 of the canonical form of its arguments.
+    pub arguments: Option<String>,
+}
+
 /// An effect of an action that cannot be done, or an answer that nobody waits for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -47,6 +63,13 @@ pub enum EffectError {
         /// What does not fit.
         divergence: Box<Divergence>,
     },
+    /// A call that is not to be made again ([`ToolReplay::Never`](crate::tool::ToolReplay::Never))
+    /// was begun, and what it came to is not known: its turn was cut off. Nothing was done.
+    #[error(
+        "session `{}`: step `{}` has begun to call tool `{}` (key `{}`, arguments {}), and it is not          known whether that was done; the tool is `replay = never`, so it is not called again.          Find out on the outside; then handle this error in the step, or call          `engine.session(id).restart_step()` to let it be called again, or `.abandon(reason)`",
+        .0.session, .0.step, .0.tool, .0.key, .0.arguments.as_deref().unwrap_or("none")
+    )]
+    InDoubt(Box<Doubt>),
     /// The effect failed, in this run or in the one that is repeated.
     #[error("{}", error.message)]
     Failed {
@@ -177,12 +200,19 @@ pub enum EffectError {
         reason: String,
     },
     /// The session does not wait for this answer: it was answered before, or never asked.
-    #[error("session `{session}` does not wait for request `{request}`; it waits for: {pending}")]
+    #[error(
+        "session `{session}` is {status} at step `{step}` and does not wait for request \
+         `{request}`; it waits for: {pending}"
+    )]
     NotWaiting {
         /// The session.
         session: String,
         /// What the answer names.
         request: String,
+        /// The status of the session.
+        status: &'static str,
+        /// The step at which it stands.
+        step: String,
         /// What the session waits for.
         pending: String,
     },
@@ -204,6 +234,7 @@ impl EffectError {
         match self {
             Self::Diverged(_) => "effect-diverged",
             Self::Drifted { .. } => "flow-drifted",
+            Self::InDoubt(_) => "effect-in-doubt",
             Self::Failed { error } => &error.code,
             Self::Expired { .. } => "request-expired",
             Self::Unreadable { .. } => "effect-unreadable",
@@ -233,7 +264,10 @@ impl EffectError {
     /// The HTTP status that says the same thing to a client.
     pub fn status(&self) -> u16 {
         match self {
-            Self::Diverged(_) | Self::Drifted { .. } | Self::NotWaiting { .. } => 409,
+            Self::Diverged(_)
+            | Self::Drifted { .. }
+            | Self::InDoubt(_)
+            | Self::NotWaiting { .. } => 409,
             Self::Rejected { .. } => 422,
             Self::Expired { .. } => 504,
             Self::Failed { .. }

@@ -21,6 +21,10 @@ pub struct EffectRecord {
     /// When it is over by itself: the end of a sleep, the deadline of a request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Timestamp>,
+    /// Whether the call was made, and is not to be made again whatever it came to
+    /// ([`ToolReplay::Never`](crate::tool::ToolReplay::Never)).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub once: bool,
     /// What it came to; nothing while it runs or waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<EffectOutcome>,
@@ -63,7 +67,13 @@ impl EffectRecord {
     }
 
     pub(crate) fn new(kind: EffectKind, name: impl Into<String>, at: Timestamp) -> Self {
-        Self { tool: name.into(), at, kind, arguments: None, due: None, outcome: None, frame: None }
+        let tool = name.into();
+        Self { tool, at, kind, arguments: None, due: None, once: false, outcome: None, frame: None }
+    }
+
+    /// Whether it may have been done, and is not to be done again.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.once && self.outcome.is_none()
     }
 
     /// The effect as errors name it.
