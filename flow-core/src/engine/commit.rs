@@ -61,6 +61,9 @@ impl<F: Flow> Run<F> {
             Outcome::Escalated { reason } => {
                 (Status::Waiting, Some(Waiting::Escalation { reason: reason.clone() }), None)
             }
+            Outcome::Held { .. } => {
+                (Status::Waiting, Some(Waiting::Message { question: None }), None)
+            }
             Outcome::HandedOff { to } => {
                 (Status::Completed, None, Some(format!("handed off to {to}")))
             }
@@ -76,6 +79,7 @@ impl<F: Flow> Run<F> {
                 id,
                 outcome: outcome.clone(),
                 replies: replies.to_vec(),
+                gates: self.verdicts.clone(),
                 revision,
                 at: now,
             };
@@ -154,7 +158,7 @@ impl<F: Flow> Run<F> {
     }
 
     /// What differs from the document as it was last committed, and what moves out of it.
-    fn build_delta(
+    pub(super) fn build_delta(
         &self,
         now: Timestamp,
         ttl: Option<Duration>,
@@ -168,7 +172,7 @@ impl<F: Flow> Run<F> {
         let name = &self.steps.at(self.cursor).info().name;
         delta.current_step = (doc.current_step != **name).then(|| name.to_string());
         let suspended = matches!(self.pause, Some(Outcome::Suspended { .. }));
-        let under_way = self.pause.is_none() || suspended;
+        let under_way = self.pause.is_none() || suspended || self.runs_again;
         let heard_more = self.scope.last_message != self.scope.message;
         let visit = Visit {
             number: self.visit.number,
@@ -214,6 +218,7 @@ impl<F: Flow> Run<F> {
             })
             .collect();
         delta.edges = (doc.edges != edges).then_some(edges);
+        delta.gates = (doc.gates != self.verdicts).then(|| self.verdicts.clone());
         delta.error = doc.error.is_some().then_some(None);
         // Whatever the session was to be woken for, it is awake now.
         let wake_at = match &self.pause {

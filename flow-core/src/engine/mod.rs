@@ -9,6 +9,7 @@ mod build;
 mod commit;
 mod delivery;
 mod failure;
+mod gates;
 mod handle;
 mod lease;
 mod migrate;

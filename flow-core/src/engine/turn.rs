@@ -10,6 +10,7 @@ use tracing::Instrument as _;
 
 use super::build::{FlowSlot, check_steps};
 use super::delivery::{MAX_SIGNAL_ID_BYTES, SIGNAL_TURN, answer};
+use super::gates::Gatekeepers;
 use super::lease::Held;
 use super::restore::{find_step, keep, migrate, new_doc, supersede};
 use super::run::Run;
@@ -131,6 +132,7 @@ async fn take_turn<F: Flow>(
             step: doc.current_step.clone(),
             replies: record.replies.clone(),
             outcome: record.outcome.clone(),
+            gates: record.gates.clone(),
             repeated: true,
         };
         let _ = tokio::time::timeout(patience(core), held.give_back()).await;
@@ -202,6 +204,7 @@ struct Prepared<F: Flow> {
     models: Models,
     speakers: Vec<Option<Speaker>>,
     recall: Recall,
+    gatekeepers: Gatekeepers<F>,
     digest: Arc<str>,
     context: Map<String, Value>,
     turn: Arc<str>,
@@ -301,6 +304,7 @@ async fn prepare<F: Flow>(
     let models = Models::begin(core.models.clone(), flow.config_call_policy());
     let speakers = find_speakers(&models, &flow, &steps)?;
     let recall = find_recall(&models, &flow)?;
+    let gatekeepers = Gatekeepers::find(&models, &flow)?;
     let closing = Arc::default();
     Ok(Prepared {
         slot,
@@ -309,6 +313,7 @@ async fn prepare<F: Flow>(
         models,
         speakers,
         recall,
+        gatekeepers,
         digest,
         context,
         turn,
@@ -332,6 +337,7 @@ async fn work<F: Flow>(
         models,
         speakers,
         recall,
+        gatekeepers,
         digest,
         context,
         turn,
@@ -494,6 +500,7 @@ async fn work<F: Flow>(
     let mut run = Run::new(core.clone(), flow, steps, digest, cursor, scope, created)?;
     run.turn_id = turn_id;
     run.speakers = speakers;
+    run.gatekeepers = Arc::new(gatekeepers);
     run.set_voice();
     if goes_on {
         run.keep_edges();

@@ -60,3 +60,4 @@ pub use registry::{StepEntry, StepInfo, Steps};
 pub use reply::{Check, Reply};
 pub use slot::{Form, Pattern, Resolver, Slot, SlotField};
 pub(crate) use speaker::{Models, Speaker};
+pub(crate) use structured::judge;
