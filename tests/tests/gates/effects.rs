@@ -7,13 +7,11 @@ use tests::failing_store::{FailingStore, Fault};
 use super::*;
 
 /// A gate that holds the first `count` runs.
-fn holding(count: usize) -> impl Fn(Gates<Shop>) -> Gates<Shop> + Send + Sync + Clone + 'static {
-    let asked = Arc::new(Mutex::new(0));
+fn holding(count: usize) -> impl Fn(Gates<Shop>) -> Gates<Shop> + Send + Sync + Copy + 'static {
     move |gates| {
-        let asked = asked.clone();
         gates.check("patient", move |run| {
             run.flow.done.push("asked");
-            let mut asked = asked.lock().unwrap();
+            let mut asked = run.flow.asked.lock().unwrap();
             *asked += 1;
             if *asked <= count { Verdict::fail("not yet") } else { Verdict::pass() }
         })
@@ -30,11 +28,7 @@ fn assert_held(outcome: &TurnOutcome) {
 async fn a_turn_without_a_message_tries_again_and_charges_nothing() {
     for durability in DURABILITIES {
         for setup in on_stores(holding(2), |b: EngineBuilder| b.durability(durability)).await {
-            // The counter of the gate is shared by the stores.
             let outcome = setup.say("total:5 charge:5 name:ada end").await;
-            if outcome.is_ended() {
-                continue;
-            }
             assert_held(&outcome);
             assert_eq!(outcome.replies, ["receipt for 5", "not yet"]);
             assert_eq!(setup.done.take(), ["charge 5", "verify", "asked"]);

@@ -41,6 +41,9 @@ type Define = Arc<dyn Fn(Gates<Shop>) -> Gates<Shop> + Send + Sync>;
 struct Shop {
     define: Define,
     done: Done,
+    /// How often a gate was asked that counts.
+    asked: Arc<Mutex<usize>>,
+    policy: CallPolicy,
 }
 
 /// What was really done, in order.
@@ -68,7 +71,7 @@ struct Order {
 
 impl Flow for Shop {
     fn config_call_policy(&self) -> CallPolicy {
-        CallPolicy::default().attempts(1)
+        self.policy.clone()
     }
 
     fn define_gates(&self, gates: Gates<Self>) -> Gates<Self> {
@@ -102,7 +105,7 @@ impl Shop {
     }
 }
 
-#[step(action, next(Chat, stay, end, handoff, escalate))]
+#[step(action, next(Chat, stay, end, hand_off, escalate))]
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 struct Desk {
     name: String,
@@ -188,7 +191,12 @@ struct Setup {
 }
 
 fn shop(define: impl Fn(Gates<Shop>) -> Gates<Shop> + Send + Sync + 'static) -> Shop {
-    Shop { define: Arc::new(define), done: Done::default() }
+    Shop {
+        define: Arc::new(define),
+        done: Done::default(),
+        asked: Arc::default(),
+        policy: CallPolicy::default().attempts(1),
+    }
 }
 
 fn setup(define: impl Fn(Gates<Shop>) -> Gates<Shop> + Send + Sync + 'static) -> Setup {
