@@ -1,9 +1,9 @@
 //! Checks: what they are shown, and what becomes of the flow.
 
-use flow_core::engine::Limits;
 use flow_core::flow::gate::Ending;
 use flow_core::outcome::Outcome;
 use flow_core::session::{Status, Waiting};
+use flow_core::store::StoreLimits;
 use serde_json::{Value, json};
 
 use super::*;
@@ -281,9 +281,24 @@ async fn a_long_reason_is_cut_in_the_document_and_to_the_user() {
 }
 
 #[tokio::test]
-async fn verdicts_are_not_left_out_for_a_slow_listener() {
-    let limits = Limits::default().events(1);
-    let setup = setup_with(shop(within_budget), Arc::new(MemoryStore::new()), |b| b.limits(limits));
-    let (events, _) = setup.events(say("total:120 end")).await;
-    assert_eq!(events.iter().filter(|event| event.name() == "gate-verdict").count(), 1);
+async fn the_verdict_about_an_end_that_is_not_made_is_dropped() {
+    let setup = setup(within_budget);
+    let (events, outcome) = setup.events(say("name:stuck end")).await;
+    assert_eq!(outcome.outcome, Outcome::Waiting { question: None });
+    assert!(events.iter().any(|event| event.name() == "gate-verdict"));
+    assert_eq!((outcome.gates, setup.doc().await.gates), (vec![], vec![]));
+}
+
+#[tokio::test]
+async fn verdicts_count_for_the_size_of_the_document() {
+    let define = |gates: Gates<Shop>| {
+        let names = (0..8).map(|n| format!("gate-{n}"));
+        names.fold(gates, |gates, name| gates.check(name, |_| Verdict::fail("x".repeat(1000))))
+    };
+    let limits = StoreLimits { document_bytes: 8 * 1024, ..StoreLimits::default() };
+    let setup = setup_with(shop(define), Arc::new(MemoryStore::with_limits(limits)), |b| b);
+    let error = setup.turn(say("end")).await.unwrap_err();
+    assert_eq!(error.code(), "session-too-large");
+    assert!(error.to_string().contains("`gates` with 8"), "{error}");
+    assert_eq!(setup.say("hello").await.outcome, Outcome::Waiting { question: None });
 }

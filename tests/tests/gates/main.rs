@@ -83,8 +83,11 @@ impl Flow for Shop {
         error: &StepError,
         _: &mut StepCx<'_, Self>,
     ) -> Result<Option<Transition>> {
-        let ends = error.to_string() == "as told";
-        Ok(ends.then(|| Transition::End("failed".into())))
+        Ok(match error.to_string().as_str() {
+            "as told" => Some(Transition::End("failed".into())),
+            "stuck" => Some(Transition::Stay),
+            _ => None,
+        })
     }
 }
 
@@ -157,7 +160,7 @@ impl Action for Desk {
 
     async fn on_exit(&mut self, cx: &mut StepCx<'_, Shop>) -> Result<()> {
         cx.flow.done.push("exit");
-        Ok(())
+        if self.name == "stuck" { Err(StepError::new("stuck")) } else { Ok(()) }
     }
 }
 
