@@ -295,10 +295,10 @@ async fn verdicts_count_for_the_size_of_the_document() {
         let names = (0..8).map(|n| format!("gate-{n}"));
         names.fold(gates, |gates, name| gates.check(name, |_| Verdict::fail("x".repeat(1000))))
     };
-    let limits = StoreLimits { document_bytes: 8 * 1024, ..StoreLimits::default() };
+    let limits = StoreLimits { document_bytes: 8 * 1024 };
     let setup = setup_with(shop(define), Arc::new(MemoryStore::with_limits(limits)), |b| b);
     let error = setup.turn(say("end")).await.unwrap_err();
-    assert_eq!(error.code(), "session-too-large");
+    assert_eq!(error.code(), "document-too-large");
     assert!(error.to_string().contains("`gates` with 8"), "{error}");
     assert_eq!(setup.say("hello").await.outcome, Outcome::Waiting { question: None });
 }
