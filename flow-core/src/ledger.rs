@@ -249,6 +249,9 @@ impl Writer {
         if let Some(effects) = &delta.effects {
             changed.push(("effects".into(), size_of(store, effects)));
         }
+        if let Some(gates) = &delta.gates {
+            changed.push(("gates".into(), size_of(store, gates)));
+        }
         let grown: BTreeMap<&str, u64> =
             changed.iter().map(|(part, size)| (part.as_str(), *size)).collect();
         let mut parts: Vec<(&str, u64)> = sizes
@@ -305,6 +308,7 @@ fn measure(store: &dyn SessionStore, doc: &SessionDoc) -> BTreeMap<String, u64> 
         ("waiting", size_of(store, &doc.waiting)),
         ("ended", size_of(store, &doc.ended)),
         ("effects", size_of(store, &doc.effects)),
+        ("gates", size_of(store, &doc.gates)),
         ("error", size_of(store, &doc.error)),
     ] {
         sizes.insert(part.to_owned(), size);

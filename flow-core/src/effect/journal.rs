@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 
 use super::Place;
-use crate::error::{Divergence, Doubt, EffectError, Error};
+use crate::error::{BranchError, Divergence, Doubt, EffectError, Error};
 use crate::json;
 use crate::session::{
     EffectKind, EffectOutcome, EffectRecord, ErrorRecord, FrameRecord, Interrupt,
@@ -441,7 +441,8 @@ impl Inner {
             return Ok(());
         };
         let step = self.records.get(place).map_or("", |(_, record)| &record.tool);
-        Err(EffectError::BranchCancelled { branch: format!("{place} (`{step}`)") })
+        let branch = format!("{place} (`{step}`)");
+        Err(EffectError::Branches(Box::new(BranchError::Cancelled { branch })))
     }
 
     /// What was done within a place is part of what it came to.

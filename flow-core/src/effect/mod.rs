@@ -13,6 +13,7 @@
 //! | --- | --- | --- |
 //! | an effect that is over when the action waits | once | once |
 //! | an effect that is over when the turn fails | once | once |
+//! | an effect that is over when a [gate](crate::flow::gate) holds the flow | once | once |
 //! | an effect that is over when the turn is cut off | once, if another effect has begun since; else again with the same key | again with the same key |
 //! | an effect that runs when the turn is cut off | again with the same key | again with the same key |
 //!

@@ -10,6 +10,7 @@ mod child;
 mod commit;
 mod delivery;
 mod failure;
+mod gates;
 mod handle;
 mod lease;
 mod migrate;

@@ -10,6 +10,7 @@ use tracing::Instrument as _;
 
 use super::build::{FlowSlot, check_steps};
 use super::delivery::{MAX_SIGNAL_ID_BYTES, SIGNAL_TURN, answer, pending};
+use super::gates::Gatekeepers;
 use super::lease::Held;
 use super::restore::{find_step, keep, migrate, new_doc, supersede};
 use super::run::Run;
@@ -26,7 +27,7 @@ use crate::outcome::Outcome;
 use crate::panic::catch_panic;
 use crate::session::{Delta, ErrorRecord, MAIN_MEMORY, SessionDoc, Status, Waiting};
 use crate::step::recall::Recall;
-use crate::step::{EventSink, Models, Reducers, Scope, Speaker};
+use crate::step::{EventSink, Models, Reducers, Scope, Speaker, Speakers};
 use crate::store::{Grant, OpenRequest, Opened};
 use crate::tool::ToolReplay;
 
@@ -132,6 +133,7 @@ async fn take_turn<F: Flow>(
             step: doc.current_step.clone(),
             replies: record.replies.clone(),
             outcome: record.outcome.clone(),
+            gates: record.gates.clone(),
             repeated: true,
         };
         let _ = tokio::time::timeout(patience(core), held.give_back()).await;
@@ -201,9 +203,10 @@ struct Prepared<F: Flow> {
     flow: F,
     steps: Steps<F>,
     models: Models,
-    speakers: Arc<[(Arc<str>, Option<Speaker>)]>,
+    speakers: Speakers,
     recall: Recall,
     reducers: Arc<Reducers>,
+    gatekeepers: Gatekeepers<F>,
     digest: Arc<str>,
     context: Map<String, Value>,
     turn: Arc<str>,
@@ -229,7 +232,7 @@ fn find_speakers<F: Flow>(
     models: &Models,
     flow: &F,
     steps: &Steps<F>,
-) -> Result<Arc<[(Arc<str>, Option<Speaker>)]>, TurnError> {
+) -> Result<Speakers, TurnError> {
     let refuse = |place: String, error: ModelError| TurnError::Model {
         flow: F::ID.to_owned(),
         place,
@@ -305,6 +308,7 @@ async fn prepare<F: Flow>(
     let speakers = find_speakers(&models, &flow, &steps)?;
     let recall = find_recall(&models, &flow)?;
     let reducers = Arc::new(flow.config_reducers());
+    let gatekeepers = Gatekeepers::find(&models, &flow)?;
     let closing = Arc::default();
     Ok(Prepared {
         slot,
@@ -314,6 +318,7 @@ async fn prepare<F: Flow>(
         speakers,
         recall,
         reducers,
+        gatekeepers,
         digest,
         context,
         turn,
@@ -338,6 +343,7 @@ async fn work<F: Flow>(
         speakers,
         recall,
         reducers,
+        gatekeepers,
         digest,
         context,
         turn,
@@ -507,6 +513,7 @@ async fn work<F: Flow>(
     };
     let mut run = Run::new(core.clone(), flow, steps, digest, cursor, scope, created)?;
     run.turn_id = turn_id;
+    run.gatekeepers = Arc::new(gatekeepers);
     run.set_voice();
     if goes_on {
         run.keep_edges();
