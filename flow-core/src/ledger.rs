@@ -30,6 +30,8 @@ pub(crate) struct Ledger {
     closing: Arc<AtomicBool>,
     /// Whether effects are recorded before they are made.
     record_effects: bool,
+    /// How many checkpoints of the session are kept.
+    checkpoints: usize,
 }
 
 /// What is known for the next commit.
@@ -47,7 +49,14 @@ struct Writer {
 }
 
 impl Ledger {
-    pub(crate) fn new(store: Arc<dyn SessionStore>, grant: Grant, doc: SessionDoc) -> Self {
+    /// The ledger of a session on which someone works, each commit of which leaves a
+    /// checkpoint unless none are kept.
+    pub(crate) fn new(
+        store: Arc<dyn SessionStore>,
+        grant: Grant,
+        doc: SessionDoc,
+        checkpoints: usize,
+    ) -> Self {
         let writer = Writer { replace: doc.revision == 0, ..Writer::default() };
         Self {
             store,
@@ -56,6 +65,7 @@ impl Ledger {
             writer: tokio::sync::Mutex::new(writer),
             closing: Arc::default(),
             record_effects: false,
+            checkpoints,
         }
     }
 
@@ -152,6 +162,7 @@ impl Ledger {
             archive,
             supersede: writer.supersede.as_ref(),
             release,
+            checkpoints: self.checkpoints,
         };
         let span = tracing::debug_span!("commit", session = %doc.id, revision = doc.revision);
         writer.unanswered = true;
