@@ -250,7 +250,8 @@ impl SessionHandle {
     async fn no_checkpoint(&self, revision: u64) -> Result<Error, Error> {
         let history = self.history().await?;
         let known = if history.is_empty() {
-            "it has none; build the engine with `.checkpoints(Checkpoints::keep_last(n))`".to_owned()
+            "it has none; build the engine with `.checkpoints(Checkpoints::keep_last(n))`"
+                .to_owned()
         } else {
             format!("it has those of {}", ranges(history.iter().map(|kept| kept.revision)))
         };
@@ -268,9 +269,10 @@ fn ranges(numbers: impl Iterator<Item = u64>) -> String {
             _ => ranges.push((number, number)),
         }
     }
-    let shown = ranges.iter().rev().map(|(from, to)| {
-        if from == to { from.to_string() } else { format!("{from}-{to}") }
-    });
+    let shown = ranges
+        .iter()
+        .rev()
+        .map(|(from, to)| if from == to { from.to_string() } else { format!("{from}-{to}") });
     shown.collect::<Vec<_>>().join(", ")
 }
 

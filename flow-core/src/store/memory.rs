@@ -129,10 +129,9 @@ impl SessionStore for MemoryStore {
     async fn open(&self, request: &OpenRequest<'_>) -> Result<Opened, StoreError> {
         let now = Timestamp::now();
         let mut records = self.lock();
-        let record = records.entry(request.id.clone()).or_insert_with(|| Record {
-            flow: request.flow.to_owned(),
-            ..Record::default()
-        });
+        let record = records
+            .entry(request.id.clone())
+            .or_insert_with(|| Record { flow: request.flow.to_owned(), ..Record::default() });
         if let Some(doc) = &record.doc {
             if doc.flow.id != request.flow {
                 return Err(StoreError::WrongFlow {
@@ -210,11 +209,8 @@ impl SessionStore for MemoryStore {
             record.lease.until = None;
         }
         if let Some(old) = commit.supersede {
-            let kept = Record {
-                flow: old.flow.id.clone(),
-                doc: Some(old.clone()),
-                ..Record::default()
-            };
+            let kept =
+                Record { flow: old.flow.id.clone(), doc: Some(old.clone()), ..Record::default() };
             records.insert(old.id.clone(), kept);
         }
         self.commits.fetch_add(1, Ordering::Relaxed);

@@ -45,7 +45,11 @@ fn turn(talk_id: &str) -> TurnRecord {
     }
 }
 
-fn effects(session: &str, visit: u64, places: &[(u32, EffectKind, &str, bool)]) -> BTreeMap<String, EffectRecord> {
+fn effects(
+    session: &str,
+    visit: u64,
+    places: &[(u32, EffectKind, &str, bool)],
+) -> BTreeMap<String, EffectRecord> {
     let effects = places.iter().map(|(place, kind, tool, is_over)| {
         (format!("{session}:{visit}:{place}:{tool}:0123"), record(*kind, tool, *is_over))
     });
@@ -130,7 +134,12 @@ fn change(doc: &mut SessionDoc) {
 }
 
 /// The recorded visit under another session or number.
-fn moved(mut doc: SessionDoc, session: &str, visit: u64, now: flow_core::time::Timestamp) -> SessionDoc {
+fn moved(
+    mut doc: SessionDoc,
+    session: &str,
+    visit: u64,
+    now: flow_core::time::Timestamp,
+) -> SessionDoc {
     doc.status = Status::Waiting;
     doc.visit.number = visit;
     doc.visit.turn = None;
@@ -155,8 +164,7 @@ fn moved(mut doc: SessionDoc, session: &str, visit: u64, now: flow_core::time::T
 async fn prepared(store: Arc<dyn SessionStore>) -> (Talk, SessionDoc, SessionDoc) {
     let ttl = Duration::from_secs(3600);
     let limits = Limits::default().crossings(30);
-    let talk =
-        talk_on(store, Desk::default(), |engine| engine.session_ttl(ttl).limits(limits));
+    let talk = talk_on(store, Desk::default(), |engine| engine.session_ttl(ttl).limits(limits));
     talk.say("s", "add:x").await;
     let then = talk.edit("s", fill).await;
     let present = talk.edit("s", change).await;

@@ -114,7 +114,7 @@ async fn a_checkpoint_between_two_steps_waits_and_a_turn_without_a_message_goes_
         talk.session("s").fork(1, id("f")).await.unwrap();
         let doc = talk.doc("f").await;
         assert_eq!((doc.status, doc.wake_at, &doc.waiting), (Status::Waiting, None, &None));
-        assert_eq!(doc.visit.message.as_deref(), Some("charge:1 again charge:2"));
+        assert_eq!(doc.visit.heard.as_deref(), Some("charge:1 again charge:2"));
         assert_eq!(talk.engine.sweep().await.unwrap(), Default::default(), "nobody runs it");
         let outcome = talk.go_on("f").await;
         assert_eq!(outcome.replies, ["receipt 3 for 2, repeated: false"]);

@@ -67,7 +67,10 @@ async fn only_the_last_ones_are_kept() {
             assert_eq!(revisions, wanted);
         }
         let error = talk.session("s").checkpoint(5).await.unwrap_err();
-        assert_eq!((error.code(), error.status(), error.retryable()), ("no-checkpoint", 404, false));
+        assert_eq!(
+            (error.code(), error.status(), error.retryable()),
+            ("no-checkpoint", 404, false)
+        );
         assert!(error.to_string().contains("session `s`"), "{error}");
         assert!(error.to_string().ends_with("revision 5; it has those of 6-8"), "{error}");
         for error in [

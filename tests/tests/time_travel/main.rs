@@ -123,6 +123,9 @@ impl Desk {
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 struct Act {
     runs: u32,
+    /// The words for the next visit.
+    #[serde(default)]
+    left: String,
 }
 
 impl Action for Act {
@@ -131,7 +134,8 @@ impl Action for Act {
     async fn run(&mut self, cx: &mut ActionCx<'_, Desk>) -> Result<ActNext> {
         self.runs += 1;
         let words = cx.take_message().unwrap_or_default();
-        for word in words.split_whitespace() {
+        let mut words = words.split_whitespace();
+        while let Some(word) = words.next() {
             let (word, rest) = word.split_once(':').unwrap_or((word, ""));
             match word {
                 "add" => {
@@ -167,7 +171,10 @@ impl Action for Act {
                     cx.flow.barrier.passed.notified().await;
                 }
                 "fail" => return Err(StepError::new("as told")),
-                "again" => return Ok(ActNext::Act),
+                "again" => {
+                    self.left = words.collect::<Vec<_>>().join(" ");
+                    return Ok(ActNext::Act);
+                }
                 "over" => return Ok(ActNext::Over),
                 "end" => return Ok(ActNext::End("done".into())),
                 _ => {}
@@ -178,11 +185,10 @@ impl Action for Act {
 
     async fn on_crossing(
         &mut self,
-        crossing: Crossing<'_>,
+        _: Crossing<'_>,
         _: &mut StepCx<'_, Desk>,
     ) -> Result<Option<String>> {
-        let words = crossing.message.and_then(|words| words.split_once("again"));
-        Ok(words.map(|(_, left)| left.to_owned()))
+        Ok(Some(std::mem::take(&mut self.left)))
     }
 }
 

@@ -84,10 +84,7 @@ async fn are_migrated_by_the_next_turn() {
             let turn = TurnRequest::new(session.id().clone());
             new.turn::<v2::Counter>(turn).await.unwrap();
             let doc = session.load().await.unwrap();
-            assert_eq!(
-                (doc.version, doc.steps["Count"]["total"].as_u64()),
-                (2, Some(count + 100))
-            );
+            assert_eq!((doc.version, doc.steps["Count"]["total"].as_u64()), (2, Some(count + 100)));
         }
     }
 }

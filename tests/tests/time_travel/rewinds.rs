@@ -93,7 +93,11 @@ async fn a_request_that_waits_has_a_new_id_and_an_answer_to_the_old_one_is_refus
         assert_eq!(talk.flow.bank.take().len(), 0);
         let outcome = talk.approve("s", &new).await.unwrap();
         assert_eq!(outcome.replies, ["approved", "receipt 3 for 2, repeated: false"]);
-        assert_eq!(talk.flow.bank.take().len(), 1, "the charge before the request is not made again");
+        assert_eq!(
+            talk.flow.bank.take().len(),
+            1,
+            "the charge before the request is not made again"
+        );
     }
 }
 

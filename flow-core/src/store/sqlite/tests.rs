@@ -60,7 +60,9 @@ async fn commit(
     let (base, delta) = (doc.revision - 1, &Delta::replace());
     let (archive, supersede) = (&[][..], None);
     let checkpoints = 0;
-    store.commit(&Commit { grant, base, doc, delta, archive, supersede, release, checkpoints }).await
+    store
+        .commit(&Commit { grant, base, doc, delta, archive, supersede, release, checkpoints })
+        .await
 }
 
 /// Lets a call begin, and returns before it can have ended.
@@ -399,8 +401,16 @@ async fn an_expired_session_goes_with_all_that_belongs_to_it() {
     let doc = SessionDoc { expires_at: Some(past), ..sample_doc(&a) };
     let archive = &[ArchiveEntry { seq: 0, messages: Vec::new(), path: Vec::new() }][..];
     let (base, delta, supersede) = (0, &Delta::replace(), Some(&old));
-    let change =
-        Commit { grant: &grant, base, doc: &doc, delta, archive, supersede, release: false, checkpoints: 1 };
+    let change = Commit {
+        grant: &grant,
+        base,
+        doc: &doc,
+        delta,
+        archive,
+        supersede,
+        release: false,
+        checkpoints: 1,
+    };
     store.commit(&change).await.unwrap();
     assert_eq!(store.sweep(10).await.unwrap().expired, 0, "someone works on it");
     store.release(&a, &grant).await.unwrap();

@@ -153,8 +153,7 @@ pub async fn checkpoints_read_their_archive(subject: &Subject) {
         };
         let entries: Vec<_> = (written..next).map(entry).collect();
         written = next;
-        let change =
-            Commit { archive: &entries, checkpoints: 9, ..whole(&grant, &doc, &delta) };
+        let change = Commit { archive: &entries, checkpoints: 9, ..whole(&grant, &doc, &delta) };
         done("a commit can leave a checkpoint", store.commit(&change).await);
         for (revision, (from, next)) in (1..=doc.revision).zip(marks) {
             let clause = "a checkpoint is read with the archive that belonged to it";
