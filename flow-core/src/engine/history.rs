@@ -150,7 +150,7 @@ impl SessionHandle {
     pub async fn fork(&self, at_revision: u64, id: SessionId) -> Result<Self, Error> {
         let (grant, doc) = self.open().await?;
         let fork = self.fork_from(&doc, at_revision, id).await;
-        if let Err(error) = self.core.store.release(&self.id, &grant).await {
+        if let Err(error) = self.give_back(&grant, doc.status).await {
             // What was made stays, and the lease runs out by itself.
             tracing::warn!(session = %self.id, %error, "lease not given back");
         }
@@ -226,9 +226,10 @@ impl SessionHandle {
     /// revision.
     pub async fn rewind(&self, to_revision: u64) -> Result<(), Error> {
         let (grant, doc) = self.open().await?;
+        let status = doc.status;
         let rewound = self.rewind_to(&grant, doc, to_revision).await;
         if rewound.is_err() {
-            self.core.store.release(&self.id, &grant).await?;
+            self.give_back(&grant, status).await?;
         }
         rewound
     }

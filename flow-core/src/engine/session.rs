@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Core;
 use crate::error::{Error, SessionError, StoreError};
@@ -131,6 +132,7 @@ impl SessionHandle {
         make: impl FnOnce(&SessionDoc) -> Result<Delta, SessionError>,
     ) -> Result<(), Error> {
         let (grant, doc) = self.open().await?;
+        let status = doc.status;
         let changed = match make(&doc) {
             Ok(delta) => {
                 let updated_at = Some(self.core.clock.now());
@@ -140,9 +142,19 @@ impl SessionHandle {
             Err(error) => Err(error.into()),
         };
         if changed.is_err() {
-            self.core.store.release(&self.id, &grant).await?;
+            self.give_back(&grant, status).await?;
         }
         changed
+    }
+
+    /// Gives the lease back without a change.
+    pub(super) async fn give_back(&self, grant: &Grant, status: Status) -> Result<(), StoreError> {
+        let store = &self.core.store;
+        if status == Status::Running {
+            // Its worker has died. A sweep finds that by a lease that has ended.
+            return store.renew(&self.id, grant, Duration::ZERO).await.map(drop);
+        }
+        store.release(&self.id, grant).await
     }
 
     /// Takes the lease outside of a turn. Whoever does so gives it back.

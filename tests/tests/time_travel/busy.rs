@@ -65,3 +65,27 @@ async fn a_fork_does_not_take_the_place_of_a_session() {
         assert_eq!(talk.items("new").await, [""; 0]);
     }
 }
+
+#[tokio::test]
+async fn a_session_whose_worker_has_died_is_still_found_by_a_sweep() {
+    for (store, _kept) in stores().await {
+        let talk = talk_on(store, Desk::default(), |engine| engine);
+        talk.say("s", "add:a over").await;
+        let between = talk.session("s").checkpoint(1).await.unwrap().doc;
+        talk.edit("s", |doc| *doc = SessionDoc { lease: doc.lease.clone(), ..between }).await;
+        let session = id("s");
+        let (flow, holder) = ("desk", "dead");
+        let ttl = Duration::ZERO;
+        let request = OpenRequest { id: &session, flow, version: 1, holder, ttl };
+        talk.store.open(&request).await.unwrap();
+
+        talk.session("s").fork(2, id("f")).await.unwrap();
+        talk.session("s").rewind(77).await.unwrap_err();
+        talk.session("s").release().await.unwrap_err();
+        // Sweepers go by the store's clock.
+        talk.clock.advance(Duration::from_secs(1_000_000_000));
+        let swept = talk.engine.sweep().await.unwrap();
+        assert_eq!((swept.freed, swept.woken), (vec![id("s")], vec![id("s")]));
+        assert_eq!(talk.doc("s").await.current_step, "Over");
+    }
+}

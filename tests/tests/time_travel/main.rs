@@ -3,10 +3,12 @@
 mod busy;
 mod costs;
 mod documents;
+mod faults;
 mod forks;
 mod histories;
 mod migrations;
 mod rewinds;
+mod rounds;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
