@@ -1,9 +1,9 @@
 //! Documents in a MongoDB database, shared by any number of processes and machines.
 //!
 //! Three collections: `sessions`, one document per session as [`session`](crate::session)
-//! describes it, `session_archive`, one document per [`ArchiveEntry`], and
-//! `session_checkpoints`, one per checkpoint. All can be read
-//! in Compass: nested documents and real dates. The JSON values that BSON cannot hold as
+//! describes it, `session_archive`, one document per
+//! [`ArchiveEntry`](crate::session::ArchiveEntry), and `session_checkpoints`, one per
+//! checkpoint. All can be read in Compass: nested documents and real dates. The JSON values that BSON cannot hold as
 //! they are have escapes: a `.` in a key is `%2E`, an integer above `i64::MAX` is
 //! `{"%u64": ".."}`.
 //!
@@ -14,6 +14,7 @@
 //! MongoDB 5.0 or newer. The shard key is `_id` for `sessions` and `session` for
 //! the others.
 //!
+//! The document of a session has the ids of its checkpoints, about 40 bytes each.
 //! A commit that leaves a checkpoint costs one `insert` more. Once in as many commits as
 //! checkpoints are kept, a `find` and a `delete` take away those that are too old; until
 //! then readers pass over them.
@@ -22,6 +23,7 @@
 //! are worked on; a commit then gives [`NotFound`](StoreError::NotFound). Their archives and
 //! checkpoints go with a later [`sweep`](SessionStore::sweep).
 
+mod archive;
 mod checkpoints;
 mod codec;
 mod command;
@@ -50,7 +52,7 @@ use super::{
 };
 use crate::error::StoreError;
 use crate::id::SessionId;
-use crate::session::{ArchiveEntry, ArchiveMark, FORMAT, SessionDoc};
+use crate::session::{FORMAT, SessionDoc};
 use crate::time::Timestamp;
 
 /// The collection of the session documents.
@@ -151,47 +153,6 @@ impl MongoStore {
         let found = self.sessions.find_one(filter).await;
         let found = found.map_err(|e| failure::driver("load a session", e))?;
         found.map(|document| read(id, document)).transpose()
-    }
-
-    /// The archive entries of a session that belong to one of its documents.
-    async fn entries(
-        &self,
-        id: &SessionId,
-        mark: &ArchiveMark,
-    ) -> Result<Vec<ArchiveEntry>, StoreError> {
-        const OPERATION: &str = "read a transcript";
-        if mark.from >= mark.next {
-            return Ok(Vec::new());
-        }
-        let owner = id.archive_key();
-        let filter = doc! {
-            "session": owner.as_str(),
-            "seq": { "$gte": codec::token(mark.from), "$lt": codec::token(mark.next) },
-        };
-        let cursor = self.archive.find(filter).sort(doc! { "session": 1, "seq": 1 }).await;
-        let cursor = cursor.map_err(|e| failure::driver(OPERATION, e))?;
-        let found: Vec<Document> =
-            cursor.try_collect().await.map_err(|e| failure::driver(OPERATION, e))?;
-        let entries = found
-            .into_iter()
-            .map(|entry| codec::read_archive_entry(entry).map_err(|reason| corrupt(id, reason)));
-        entries.collect()
-    }
-
-    /// Writes an archive entry, unless a worker with a newer lease has written its own.
-    async fn write_entry(
-        &self,
-        commit: &Commit<'_>,
-        entry: &ArchiveEntry,
-    ) -> Result<(), StoreError> {
-        let owner = commit.doc.id.archive_key();
-        let mut document = codec::archive_entry(entry).map_err(unencodable)?;
-        document.insert("session", owner.as_str());
-        document.insert("token", codec::token(commit.grant.token));
-        let entry_id = format!("{owner}:{}", entry.seq);
-        // With the session, so that the collection can be sharded by it.
-        let place = doc! { "_id": entry_id, "session": owner.as_str() };
-        self.replace_fenced(&self.archive, commit, place, "token", document).await
     }
 
     async fn write_superseded(

@@ -8,7 +8,8 @@
 //! so it must lie on a local file system; beside it SQLite keeps a `-wal` and a `-shm` file
 //! that belong to it. Leases are timed by the machine's clock.
 //!
-//! Documents are JSON text: `sqlite3 FILE "select doc from documents"` shows them. What
+//! Documents are JSON text: `sqlite3 FILE "select doc from documents"` shows them, and
+//! `"select revision, doc from checkpoints"` what they were. What
 //! changes without the document, its revision, status, `wake_at` and lease, is true in the
 //! columns of `sessions`, not in that text.
 

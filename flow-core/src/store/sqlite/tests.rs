@@ -432,6 +432,7 @@ async fn files_of_schema_1_are_read() {
     assert_eq!(doc.status, crate::session::Status::Waiting, "the column is newer than the text");
     let transcript = store.transcript(&doc.id).await.unwrap().unwrap();
     assert_eq!(transcript.archive.len(), 1);
+    assert_eq!(store.checkpoints(&doc.id).await.unwrap(), []);
     let opened = store.open(&request(&doc.id, "w")).await.unwrap();
     assert_eq!(opened.grant.token, 4);
     let at = Timestamp::from_millis(1_000).unwrap();

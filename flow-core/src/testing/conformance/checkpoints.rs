@@ -91,7 +91,7 @@ pub async fn checkpoints_are_kept(subject: &Subject) {
         same("checkpoints change nothing of the document", found.as_ref(), &doc);
     }
     let clause = "checkpoints are those of one session";
-    check(clause, subject, &other, &[other.clone()]).await;
+    check(clause, subject, &other, std::slice::from_ref(&other)).await;
 }
 
 /// A commit that failed leaves no checkpoint, and changes none that is there.
