@@ -10,7 +10,6 @@ async fn both_refuse_while_a_turn_runs() {
         let talk = talk_on(store, Desk::default(), |engine| engine);
         talk.say("s", "add:a").await;
         let turn = talk.engine.turn::<Desk>(TurnRequest::new(id("s")).message("hold add:b"));
-        let turn = tokio::spawn(async move { turn.await });
         talk.flow.barrier.reached.notified().await;
         for error in [
             talk.session("s").fork(1, id("f")).await.unwrap_err(),
@@ -23,7 +22,7 @@ async fn both_refuse_while_a_turn_runs() {
         }
         assert_eq!(talk.session("s").history().await.unwrap().len(), 1, "looking is allowed");
         talk.flow.barrier.passed.notify_one();
-        turn.await.unwrap().unwrap();
+        turn.await.unwrap();
         assert_eq!(talk.items("s").await, ["a", "b"]);
         assert!(talk.store.load(&id("f")).await.unwrap().is_none());
 
@@ -56,12 +55,11 @@ async fn a_fork_does_not_take_the_place_of_a_session() {
         assert_eq!(talk.session("other").history().await.unwrap().len(), 1);
         // Somebody begins a session with that id.
         let turn = talk.engine.turn::<Desk>(TurnRequest::new(id("new")).message("hold"));
-        let turn = tokio::spawn(async move { turn.await });
         talk.flow.barrier.reached.notified().await;
         let error = talk.session("s").fork(1, id("new")).await.unwrap_err();
         assert_eq!((error.code(), error.retryable()), ("session-busy", true));
         talk.flow.barrier.passed.notify_one();
-        turn.await.unwrap().unwrap();
+        turn.await.unwrap();
         assert_eq!(talk.items("new").await, [""; 0]);
     }
 }

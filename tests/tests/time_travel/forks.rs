@@ -174,10 +174,9 @@ async fn a_sleep_that_is_over_by_now_is_due_again() {
 async fn a_call_that_was_running_counts_as_not_made() {
     let talk = talk(Durability::Effect);
     let turn = talk.engine.turn::<Desk>(TurnRequest::new(id("s")).message("charge:1 stall:2"));
-    let turn = tokio::spawn(async move { turn.await });
     talk.flow.barrier.reached.notified().await;
     talk.flow.barrier.passed.notify_one();
-    turn.await.unwrap().unwrap();
+    turn.await.unwrap();
     let before = talk.flow.bank.take();
     let history = talk.session("s").history().await.unwrap();
     let begun = talk.session("s").checkpoint(history[1].revision).await.unwrap();

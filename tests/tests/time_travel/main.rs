@@ -194,7 +194,7 @@ impl Action for Act {
     }
 }
 
-#[step(action, next(Act, stay))]
+#[step(action, next(stay))]
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 struct Over;
 

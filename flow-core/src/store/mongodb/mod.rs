@@ -3,9 +3,9 @@
 //! Three collections: `sessions`, one document per session as [`session`](crate::session)
 //! describes it, `session_archive`, one document per
 //! [`ArchiveEntry`](crate::session::ArchiveEntry), and `session_checkpoints`, one per
-//! checkpoint. All can be read in Compass: nested documents and real dates. The JSON values that BSON cannot hold as
-//! they are have escapes: a `.` in a key is `%2E`, an integer above `i64::MAX` is
-//! `{"%u64": ".."}`.
+//! checkpoint. All can be read in Compass: nested documents and real dates. The JSON values
+//! that BSON cannot hold as they are have escapes: a `.` in a key is `%2E`, an integer above
+//! `i64::MAX` is `{"%u64": ".."}`.
 //!
 //! A standalone server is enough, no transaction is used: opening a session is one
 //! `findAndModify` that reads the document and takes the lease by the server's clock, a
@@ -14,8 +14,8 @@
 //! MongoDB 5.0 or newer. The shard key is `_id` for `sessions` and `session` for
 //! the others.
 //!
-//! The document of a session has the ids of its checkpoints, about 40 bytes each.
-//! A commit that leaves a checkpoint costs one `insert` more. Once in as many commits as
+//! A commit that leaves a checkpoint costs one `insert` more, and the document of the
+//! session has the ids of its checkpoints, about 40 bytes each. Once in as many commits as
 //! checkpoints are kept, a `find` and a `delete` take away those that are too old; until
 //! then readers pass over them.
 //!
