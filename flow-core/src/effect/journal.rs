@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::error::{Divergence, EffectError, Error};
 use crate::json;
-use crate::session::{EffectKind, EffectOutcome, EffectRecord, Interrupt};
+use crate::session::{EffectKind, EffectOutcome, EffectRecord, Interrupt, ItemGroup};
 use crate::time::Timestamp;
 
 /// How many characters of the digest of the arguments stand in a key.
@@ -246,6 +246,19 @@ impl Journal {
     pub(crate) fn finish(&self, place: Place, outcome: EffectOutcome) {
         if let Some((_, record)) = self.lock().records.get_mut(&place) {
             record.outcome = Some(outcome);
+            record.items.clear();
+        }
+    }
+
+    /// The items of a batch that are recorded as over.
+    pub(crate) fn items(&self, place: Place) -> Vec<ItemGroup> {
+        self.lock().records.get(&place).map_or_else(Vec::new, |(_, record)| record.items.clone())
+    }
+
+    /// Records which items of a batch are over.
+    pub(crate) fn set_items(&self, place: Place, items: Vec<ItemGroup>) {
+        if let Some((_, record)) = self.lock().records.get_mut(&place) {
+            record.items = items;
         }
     }
 

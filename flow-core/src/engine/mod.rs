@@ -78,6 +78,8 @@ pub struct Limits {
     /// The most crossings of one edge without new input from the user. They are counted
     /// through turns without a message too. Default: 10.
     pub edge_crossings: u32,
+    /// The most items of a [batch](crate::step::Concurrent). Default: 10,000.
+    pub batch_items: usize,
     /// The most events that wait for the listener of a turn, as [`TurnHandle`] says.
     /// Default: 1024; at least 1.
     pub events: usize,
@@ -92,6 +94,7 @@ impl Default for Limits {
             message_bytes: 1024 * 1024,
             crossings: 50,
             edge_crossings: 10,
+            batch_items: 10_000,
             events: 1024,
             listener_patience: Duration::from_secs(5),
         }
@@ -117,6 +120,13 @@ impl Limits {
     #[must_use]
     pub fn edge_crossings(mut self, crossings: u32) -> Self {
         self.edge_crossings = crossings;
+        self
+    }
+
+    /// Sets [`batch_items`](Self::batch_items).
+    #[must_use]
+    pub fn batch_items(mut self, items: usize) -> Self {
+        self.batch_items = items;
         self
     }
 

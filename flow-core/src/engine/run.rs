@@ -289,7 +289,7 @@ impl<F: Flow> Run<F> {
                 self.visit.entered = true;
                 self.record_path();
             }
-            let is_batch = self.flow.is_batch();
+            let is_batch = self.flow.is_batch(&self.scope.context);
             let runs_again = is_batch || self.steps.at(self.cursor).info().kind == Kind::Action;
             if runs_again {
                 let begun = self.commit_begin().await;

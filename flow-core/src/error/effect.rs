@@ -66,6 +66,19 @@ pub enum EffectError {
         /// What does not fit.
         reason: String,
     },
+    /// A batch has more items than it may have. None of them has begun.
+    #[error(
+        "a batch of flow `{flow}` has {items} items, over the limit of {limit}; raise \
+         `Limits::batch_items` or make several batches, one after the other"
+    )]
+    BatchTooLarge {
+        /// The flow of the items.
+        flow: String,
+        /// How many there are.
+        items: usize,
+        /// [`Limits::batch_items`](crate::engine::Limits::batch_items).
+        limit: usize,
+    },
     /// The session does not wait for this answer: it was answered before, or never asked.
     #[error("session `{session}` does not wait for request `{request}`; it waits for: {pending}")]
     NotWaiting {
@@ -97,6 +110,7 @@ impl EffectError {
             Self::Failed { error } => &error.code,
             Self::Expired { .. } => "request-expired",
             Self::Unreadable { .. } => "effect-unreadable",
+            Self::BatchTooLarge { .. } => "batch-too-large",
             Self::NotWaiting { .. } => "not-waiting",
             Self::Rejected { .. } => "answer-rejected",
         }
@@ -115,7 +129,7 @@ impl EffectError {
     pub fn status(&self) -> u16 {
         match self {
             Self::Diverged(_) | Self::Drifted { .. } | Self::NotWaiting { .. } => 409,
-            Self::Rejected { .. } => 422,
+            Self::BatchTooLarge { .. } | Self::Rejected { .. } => 422,
             Self::Expired { .. } => 504,
             Self::Failed { .. } | Self::Unreadable { .. } => 500,
         }

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::ErrorRecord;
+use super::{ErrorRecord, ItemGroup};
 use crate::error::{EffectError, Error};
 use crate::time::Timestamp;
 
@@ -21,6 +21,9 @@ pub struct EffectRecord {
     /// When it is over by itself: the end of a sleep, the deadline of a request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Timestamp>,
+    /// The items of a batch that are over, as long as others are not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub items: Vec<ItemGroup>,
     /// What it came to; nothing while it runs or waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<EffectOutcome>,
@@ -33,7 +36,15 @@ impl EffectRecord {
     }
 
     pub(crate) fn new(kind: EffectKind, name: impl Into<String>, at: Timestamp) -> Self {
-        Self { tool: name.into(), at, kind, arguments: None, due: None, outcome: None }
+        Self {
+            tool: name.into(),
+            at,
+            kind,
+            arguments: None,
+            due: None,
+            items: Vec::new(),
+            outcome: None,
+        }
     }
 
     /// The effect as errors name it.
@@ -70,6 +81,8 @@ pub enum EffectKind {
     Input,
     /// The user's next message is waited for.
     Message,
+    /// A flow runs for each of some items.
+    Batch,
 }
 
 impl EffectKind {
@@ -87,6 +100,7 @@ impl EffectKind {
             Self::Choice => "choice",
             Self::Input => "input",
             Self::Message => "message",
+            Self::Batch => "batch",
         }
     }
 

@@ -458,7 +458,7 @@ impl Scope {
     }
 
     /// Commits the journal, when the durability asks for it.
-    async fn record_effects(&self) -> std::result::Result<(), Error> {
+    pub(super) async fn record_effects(&self) -> std::result::Result<(), Error> {
         let Some(ledger) = self.ledger.as_ref().filter(|ledger| ledger.records_effects()) else {
             return Ok(());
         };

@@ -1,5 +1,6 @@
 //! Several processes on one store: killed, stopped, racing.
 
+mod batches;
 mod crash;
 mod race;
 mod rebuilds;
