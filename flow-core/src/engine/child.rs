@@ -2,10 +2,11 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
 
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
+use super::turn::cancelled;
 use super::{Engine, TurnOutcome, TurnRequest};
 use crate::error::Error;
 use crate::id::SessionId;
@@ -13,63 +14,39 @@ use crate::session::SessionDoc;
 use crate::step::EventSink;
 use crate::step::child::{ChildOutcome, ChildTurn, Children};
 
-type Turn<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
-
-/// A turn that is cancelled when it is dropped: it then gives its session back on a task of its
-/// own, and until it has, the next turn of the session waits for it.
-struct Running {
-    /// Nothing once it is over.
-    turn: Option<Turn<'static, TurnOutcome>>,
-    cancel: CancellationToken,
-}
-
-impl Future for Running {
-    type Output = Result<TurnOutcome, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(turn) = &mut self.turn else { return Poll::Pending };
-        let outcome = ready!(turn.as_mut().poll(cx));
-        self.turn = None;
-        Poll::Ready(outcome)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.cancel.cancel();
-        if let Some(turn) = self.turn.take()
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            runtime.spawn(turn);
-        }
-    }
-}
+type Running<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 impl Children for Engine {
-    fn batch_items(&self) -> usize {
-        self.core.limits.batch_items
-    }
-
-    fn turn(&self, turn: ChildTurn, events: EventSink) -> Turn<'_, ChildOutcome> {
+    fn turn(&self, turn: ChildTurn, events: EventSink) -> Running<'_, ChildOutcome> {
         Box::pin(async move {
             let flow = self.flow(&turn.flow)?;
             let request = TurnRequest {
                 message: turn.message,
                 turn_id: Some(turn.turn_id),
                 parent: Some(turn.parent),
+                state: Some(turn.state),
                 owner: turn.owner,
                 labels: turn.labels,
-                state: Some(turn.state),
                 ..TurnRequest::new(turn.session)
             };
+            let session = request.session.clone();
+            // On a task of its own: dropped in the middle it still gives its lease back, and
+            // the next turn of the session waits for that.
             let cancel = CancellationToken::new();
-            let turn = flow.run(self.core.clone(), request, events, cancel.clone());
-            let outcome = Running { turn: Some(turn), cancel }.await?;
-            Ok(ChildOutcome { outcome: outcome.outcome, replies: outcome.replies })
+            let running = flow.run(self.core.clone(), request, events, cancel.clone());
+            let running = tokio::spawn(running.in_current_span());
+            let _guard = cancel.drop_guard();
+            let ran = running.await.map_err(|_| cancelled(&session))??;
+            let TurnOutcome { outcome, replies, .. } = ran;
+            Ok(ChildOutcome { outcome, replies })
         })
     }
 
-    fn load<'a>(&'a self, session: &'a SessionId) -> Turn<'a, Option<SessionDoc>> {
+    fn batch_items(&self) -> usize {
+        self.core.limits.batch_items
+    }
+
+    fn load<'a>(&'a self, session: &'a SessionId) -> Running<'a, Option<SessionDoc>> {
         Box::pin(async move { Ok(self.core.store.load(session).await?) })
     }
 }

@@ -114,7 +114,8 @@ impl<F: Flow> Run<F> {
         };
         let doc = run.ledger().doc();
         let visit = doc.visit.clone();
-        if !created {
+        // A session that another one begins is given its state.
+        if !created || doc.parent.is_some() {
             let state = doc.state.clone();
             run.state = read(state).map_err(|misfit| run.unreadable("state", misfit))?;
         }

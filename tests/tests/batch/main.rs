@@ -131,7 +131,9 @@ fn ended(outcome: &TurnOutcome) -> &str {
 }
 
 /// `total done failed running eta` of a progress event.
-fn progress(event: &Event) -> Option<(usize, usize, usize, usize, Option<u64>)> {
+type Progress = (usize, usize, usize, usize, Option<u64>);
+
+fn progress(event: &Event) -> Option<Progress> {
     match event {
         Event::BatchProgress { step, flow, total, done, failed, running, eta_ms } => {
             assert_eq!((&**step, flow.as_str()), ("Spread", "job"));

@@ -136,7 +136,6 @@ async fn reports_of_long_texts_are_cut_and_grouped_ones_are_small() {
     let approve = Plan { approve: true, ..Plan::thousand() };
     setup.run(&approve).await.unwrap();
     let doc = setup.doc(&session()).await;
-    assert_eq!(setup.summary().await.counts, (975, 0, 25));
     assert!(matches!(doc.waiting, Some(Waiting::Interrupts { .. })), "{:?}", doc.waiting);
     let size = serde_json::to_string(&doc).unwrap().len();
     assert!(size < 8 * 1024, "a thousand items with 25 failures take {size} bytes");

@@ -5,9 +5,9 @@ use flow_core::event::Event;
 use tests::batch_flow::{Fate, Plan, Spreads};
 use tokio::sync::mpsc;
 
-use super::{Duration, Setup, progress, request};
+use super::{Duration, Progress, Setup, progress, request};
 
-async fn told(setup: &Setup, plan: &Plan) -> Vec<(usize, usize, usize, usize, Option<u64>)> {
+async fn told(setup: &Setup, plan: &Plan) -> Vec<Progress> {
     let engine = setup.engine();
     let mut turn = engine.turn::<Spreads>(request(plan));
     let mut told = Vec::new();

@@ -211,6 +211,9 @@ impl<F: FlowMeta> ActionCx<'_, F> {
 /// other durabilities it opens all of them. What is repeated is an item that has *failed* since
 /// the last record: it is tried again, with all its retries.
 ///
+/// An item that fails before anything of it was committed leaves no session, as any first turn
+/// that fails; the session that is reported for it does not exist.
+///
 /// Items that are not those of before are another effect, which fails the turn with
 /// [`EffectError::Diverged`] when the action goes on after a crash. The states that are made of
 /// the items may change: they matter only for items that have not begun.
