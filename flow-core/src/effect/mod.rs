@@ -48,8 +48,10 @@
 
 mod decision;
 mod journal;
+mod place;
 mod request;
 
 pub use decision::{Approved, Decision, Denied};
-pub(crate) use journal::{Begun, Journal};
+pub(crate) use journal::{Begun, Journal, Running};
+pub(crate) use place::Place;
 pub use request::Request;

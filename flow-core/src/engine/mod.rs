@@ -39,6 +39,7 @@ use crate::error::{Error, TurnError};
 use crate::flow::{Flow, Graph};
 use crate::id::SessionId;
 use crate::model::ModelCatalog;
+use crate::step::FrameLimits;
 use crate::store::{ListQuery, SessionStore, SessionSummary};
 use crate::time::Clock;
 
@@ -80,6 +81,11 @@ pub struct Limits {
     pub edge_crossings: u32,
     /// The most items of a [batch](crate::step::Concurrent). Default: 10,000.
     pub batch_items: usize,
+    /// How many steps may run within each other, the one at which the session stands not
+    /// counted. Default: 8.
+    pub step_depth: u32,
+    /// The most steps that an action runs side by side in one call. Default: 256.
+    pub branches: usize,
     /// The most events that wait for the listener of a turn, as [`TurnHandle`] says.
     /// Default: 1024; at least 1.
     pub events: usize,
@@ -95,6 +101,8 @@ impl Default for Limits {
             crossings: 50,
             edge_crossings: 10,
             batch_items: 10_000,
+            step_depth: 8,
+            branches: 256,
             events: 1024,
             listener_patience: Duration::from_secs(5),
         }
@@ -128,6 +136,24 @@ impl Limits {
     pub fn batch_items(mut self, items: usize) -> Self {
         self.batch_items = items;
         self
+    }
+
+    /// Sets [`step_depth`](Self::step_depth).
+    #[must_use]
+    pub fn step_depth(mut self, steps: u32) -> Self {
+        self.step_depth = steps;
+        self
+    }
+
+    /// Sets [`branches`](Self::branches).
+    #[must_use]
+    pub fn branches(mut self, steps: usize) -> Self {
+        self.branches = steps;
+        self
+    }
+
+    pub(crate) fn frames(&self) -> FrameLimits {
+        FrameLimits { depth: self.step_depth, branches: self.branches }
     }
 
     /// Sets [`events`](Self::events).

@@ -14,7 +14,7 @@ use super::lease::Held;
 use super::restore::{find_step, keep, migrate, new_doc, supersede};
 use super::run::Run;
 use super::{Core, Durability, Engine, TurnOutcome, TurnRequest};
-use crate::effect::Journal;
+use crate::effect::{Journal, Place};
 use crate::error::{Error, IdError, SessionError, StepError, StoreError, TurnError};
 use crate::event::Event;
 use crate::flow::{Flow, InitCx, Restore, StepInfo, Steps, digest};
@@ -26,7 +26,7 @@ use crate::outcome::Outcome;
 use crate::panic::catch_panic;
 use crate::session::{Delta, ErrorRecord, MAIN_MEMORY, SessionDoc, Status, Waiting};
 use crate::step::recall::Recall;
-use crate::step::{EventSink, Models, Scope, Speaker};
+use crate::step::{EventSink, Models, Reducers, Scope, Speaker};
 use crate::store::{Grant, OpenRequest, Opened};
 
 /// Runs a turn, tells its events, and gives the session back whatever happens.
@@ -200,8 +200,9 @@ struct Prepared<F: Flow> {
     flow: F,
     steps: Steps<F>,
     models: Models,
-    speakers: Vec<Option<Speaker>>,
+    speakers: Arc<[(Arc<str>, Option<Speaker>)]>,
     recall: Recall,
+    reducers: Arc<Reducers>,
     digest: Arc<str>,
     context: Map<String, Value>,
     turn: Arc<str>,
@@ -227,7 +228,7 @@ fn find_speakers<F: Flow>(
     models: &Models,
     flow: &F,
     steps: &Steps<F>,
-) -> Result<Vec<Option<Speaker>>, TurnError> {
+) -> Result<Arc<[(Arc<str>, Option<Speaker>)]>, TurnError> {
     let refuse = |place: String, error: ModelError| TurnError::Model {
         flow: F::ID.to_owned(),
         place,
@@ -253,7 +254,8 @@ fn find_speakers<F: Flow>(
         let speaker = models.find(config);
         speaker.map(Some).map_err(|error| refuse(format!("step `{}`", info.name), error))
     };
-    steps.iter().map(|entry| of_step(entry.info())).collect()
+    let steps = steps.iter().map(|entry| entry.info());
+    steps.map(|info| Ok((info.name.clone(), of_step(info)?))).collect()
 }
 
 /// Reads the memory policy of a flow, and finds the model that it names for summaries.
@@ -301,6 +303,7 @@ async fn prepare<F: Flow>(
     let models = Models::begin(core.models.clone(), flow.config_call_policy());
     let speakers = find_speakers(&models, &flow, &steps)?;
     let recall = find_recall(&models, &flow)?;
+    let reducers = Arc::new(flow.config_reducers());
     let closing = Arc::default();
     Ok(Prepared {
         slot,
@@ -309,6 +312,7 @@ async fn prepare<F: Flow>(
         models,
         speakers,
         recall,
+        reducers,
         digest,
         context,
         turn,
@@ -332,6 +336,7 @@ async fn work<F: Flow>(
         models,
         speakers,
         recall,
+        reducers,
         digest,
         context,
         turn,
@@ -470,9 +475,13 @@ async fn work<F: Flow>(
         step: name,
         visit,
         journal,
+        frame: Place::default(),
+        level: 0,
+        current: None,
+        limits: core.limits.frames(),
         interrupts: Vec::new(),
         round,
-        unrecorded: AtomicBool::new(false),
+        unrecorded: Arc::default(),
         last_message,
         message,
         asked_fields,
@@ -481,22 +490,24 @@ async fn work<F: Flow>(
         said: said_before,
         notes: Vec::new(),
         context: merged,
-        tools,
+        tools: tools.into(),
         models,
+        speakers,
         speaker: None,
         namespace: MAIN_MEMORY,
         recall,
+        reducers,
         unsaved: Vec::new(),
         usage: TokenUsage::default(),
         events: events.clone(),
         now,
         clock: core.clock.clone(),
         children: Some(Arc::new(Engine { core: core.clone() })),
-        ledger: Some(ledger),
+        ledger: Some(Arc::new(ledger)),
+        entered: Vec::new(),
     };
     let mut run = Run::new(core.clone(), flow, steps, digest, cursor, scope, created)?;
     run.turn_id = turn_id;
-    run.speakers = speakers;
     run.set_voice();
     if goes_on {
         run.keep_edges();

@@ -8,8 +8,9 @@ pub struct Divergence {
     pub session: String,
     /// The step.
     pub step: String,
-    /// The place of the effect among those of the visit, counted from 0.
-    pub place: u32,
+    /// The place of the effect among those of the visit, counted from 0. `3_1` is effect
+    /// number 1 of the step that runs as effect number 3.
+    pub place: String,
     /// What is recorded.
     pub recorded: String,
     /// What the code does.
@@ -79,6 +80,101 @@ pub enum EffectError {
         /// [`Limits::batch_items`](crate::engine::Limits::batch_items).
         limit: usize,
     },
+    /// A step within a step is deeper than the engine allows.
+    #[error(
+        "session `{session}`: step `{step}` would run within `{within}`, more than {limit} steps \
+         deep; a step that runs itself needs an end, or raise `Limits::step_depth`"
+    )]
+    StepsTooDeep {
+        /// The session.
+        session: String,
+        /// The step that was to run.
+        step: String,
+        /// The step that runs it.
+        within: String,
+        /// The limit.
+        limit: u32,
+    },
+    /// A step within another one wants what only a step at which the session stands can have.
+    #[error("session `{session}`: step `{step}` runs within `{within}` and cannot {what}")]
+    Unfit {
+        /// The session.
+        session: String,
+        /// The step.
+        step: String,
+        /// The step at which the session stands.
+        within: String,
+        /// What it wants.
+        what: &'static str,
+    },
+    /// An action runs more steps side by side than the engine allows.
+    #[error(
+        "session `{session}`: step `{step}` runs {count} steps side by side; at most {limit} are \
+         allowed: run them in several calls, as a batch, or raise `Limits::branches`"
+    )]
+    TooManyBranches {
+        /// The session.
+        session: String,
+        /// The step that runs them.
+        step: String,
+        /// How many.
+        count: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// One of several steps side by side has failed, and all were needed.
+    #[error("session `{session}`, step `{step}`: branch {branch} has failed: {}", error.message)]
+    BranchFailed {
+        /// The session.
+        session: String,
+        /// The step that runs them.
+        step: String,
+        /// The place in the request and the step that has failed.
+        branch: String,
+        /// Why.
+        error: ErrorRecord,
+    },
+    /// One of several steps side by side was not needed any more.
+    #[error("branch {branch} was cancelled, since it was not needed any more")]
+    BranchCancelled {
+        /// The place in the request and the step.
+        branch: String,
+    },
+    /// Too few of several steps side by side have succeeded.
+    #[error(
+        "session `{session}`, step `{step}`: {succeeded} branches have succeeded, {needed} are \
+         needed: {reason}"
+    )]
+    QuorumMissed {
+        /// The session.
+        session: String,
+        /// The step that runs them.
+        step: String,
+        /// How many are needed.
+        needed: usize,
+        /// How many have succeeded.
+        succeeded: usize,
+        /// Why the others have not.
+        reason: String,
+    },
+    /// Steps side by side have written the same field of the shared state. Nothing of what they
+    /// wrote counts.
+    #[error(
+        "session `{session}`, step `{step}`: branches {branches} both write the field `{field}` of \
+         the state: {reason}. Give the field a reducer that fits, or let one branch write it"
+    )]
+    BranchConflict {
+        /// The session.
+        session: String,
+        /// The step that runs them.
+        step: String,
+        /// The field.
+        field: String,
+        /// The two branches.
+        branches: String,
+        /// Why the two writes are not one.
+        reason: String,
+    },
     /// The session does not wait for this answer: it was answered before, or never asked.
     #[error("session `{session}` does not wait for request `{request}`; it waits for: {pending}")]
     NotWaiting {
@@ -111,6 +207,13 @@ impl EffectError {
             Self::Expired { .. } => "request-expired",
             Self::Unreadable { .. } => "effect-unreadable",
             Self::BatchTooLarge { .. } => "batch-too-large",
+            Self::StepsTooDeep { .. } => "steps-too-deep",
+            Self::Unfit { .. } => "step-unfit",
+            Self::TooManyBranches { .. } => "too-many-branches",
+            Self::BranchFailed { error, .. } => &error.code,
+            Self::BranchCancelled { .. } => "branch-cancelled",
+            Self::QuorumMissed { .. } => "quorum-missed",
+            Self::BranchConflict { .. } => "branch-conflict",
             Self::NotWaiting { .. } => "not-waiting",
             Self::Rejected { .. } => "answer-rejected",
         }
@@ -119,7 +222,8 @@ impl EffectError {
     /// Whether the turn may succeed when it is sent again.
     pub fn retryable(&self) -> bool {
         match self {
-            Self::Failed { error } => error.retryable,
+            Self::Failed { error } | Self::BranchFailed { error, .. } => error.retryable,
+            Self::QuorumMissed { .. } => true,
             Self::Expired { .. } => true,
             _ => false,
         }
@@ -129,9 +233,18 @@ impl EffectError {
     pub fn status(&self) -> u16 {
         match self {
             Self::Diverged(_) | Self::Drifted { .. } | Self::NotWaiting { .. } => 409,
-            Self::BatchTooLarge { .. } | Self::Rejected { .. } => 422,
+            Self::Rejected { .. } => 422,
             Self::Expired { .. } => 504,
-            Self::Failed { .. } | Self::Unreadable { .. } => 500,
+            Self::Failed { .. }
+            | Self::Unreadable { .. }
+            | Self::StepsTooDeep { .. }
+            | Self::Unfit { .. }
+            | Self::TooManyBranches { .. }
+            | Self::BatchTooLarge { .. }
+            | Self::BranchFailed { .. }
+            | Self::BranchCancelled { .. }
+            | Self::QuorumMissed { .. }
+            | Self::BranchConflict { .. } => 500,
         }
     }
 }

@@ -100,11 +100,17 @@ pub enum Event {
         step: Arc<str>,
         /// The number of this visit, unique within the session.
         visit: u64,
+        /// How many steps run around it; nothing for 0, a step at which the session stands.
+        #[serde(skip_serializing_if = "is_top")]
+        level: u32,
     },
     /// A step is left.
     StepExit {
         /// The step.
         step: Arc<str>,
+        /// How many steps run around it; nothing for 0, a step at which the session stands.
+        #[serde(skip_serializing_if = "is_top")]
+        level: u32,
     },
     /// The flow goes from one step to another.
     FlowTransition {
@@ -309,6 +315,11 @@ pub enum Event {
         /// How.
         outcome: Outcome,
     },
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_top(level: &u32) -> bool {
+    *level == 0
 }
 
 impl Event {

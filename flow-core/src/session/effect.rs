@@ -27,6 +27,36 @@ pub struct EffectRecord {
     /// What it came to; nothing while it runs or waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<EffectOutcome>,
+    /// For a step that runs within the action: where it stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame: Option<Box<FrameRecord>>,
+}
+
+/// Where a step stands that an action runs within its own run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrameRecord {
+    /// Its fields; for several steps side by side, those of each that is over.
+    pub fields: Value,
+    /// The shared state as it has left it, if it has changed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Value>,
+    /// What it has done to the conversation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub said: Vec<Value>,
+    /// How many questions it has asked.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub asked: u32,
+    /// The slots that it has asked for last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked_fields: Vec<String>,
+    /// The number of its next effect.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub next: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 impl EffectRecord {
@@ -44,6 +74,7 @@ impl EffectRecord {
             due: None,
             items: Vec::new(),
             outcome: None,
+            frame: None,
         }
     }
 
@@ -83,6 +114,10 @@ pub enum EffectKind {
     Message,
     /// A flow runs for each of some items.
     Batch,
+    /// A step runs within the action.
+    Step,
+    /// Several steps run within the action, side by side.
+    Steps,
 }
 
 impl EffectKind {
@@ -101,6 +136,8 @@ impl EffectKind {
             Self::Input => "input",
             Self::Message => "message",
             Self::Batch => "batch",
+            Self::Step => "step",
+            Self::Steps => "steps",
         }
     }
 

@@ -265,11 +265,9 @@ impl<'a, T: Serialize> Concurrent<'a, T> {
         let begun = self.begin::<G>(state);
         async move {
             let (begun, batch) = begun?;
-            let place = match &begun {
-                Begun::Fresh { place, .. } => Some(*place),
-                Begun::Replayed(_) => None,
-            };
-            let work = |_, _| batch.run(place.unwrap_or_default());
+            let (Begun::Fresh { place, .. } | Begun::Replayed { place, .. }) = &begun;
+            let place = place.clone();
+            let work = |_, _| batch.run(place);
             let record: BatchRecord = scope.perform(G::ID, begun, work).await?;
             Ok(record.into_report()?)
         }

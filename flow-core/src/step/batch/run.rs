@@ -14,6 +14,7 @@ use super::{
     BATCH_RECORD_ITEMS, BATCH_RECORDS, ITEM_BUSY_PATIENCE, ITEM_FIRST_WAIT, ITEM_LONGEST_WAIT,
     ITEM_TEXT_BYTES,
 };
+use crate::effect::Place;
 use crate::error::{Error, SessionError, StoreError, TurnError};
 use crate::event::{Event, EventSink};
 use crate::id::SessionId;
@@ -61,11 +62,11 @@ struct Tally {
 
 impl Batch<'_> {
     /// Runs the items that are not over.
-    pub(super) async fn run(mut self, place: u32) -> Result<BatchRecord, ErrorRecord> {
+    pub(super) async fn run(mut self, place: Place) -> Result<BatchRecord, ErrorRecord> {
         let digest = u32::from_str_radix(&self.digest[..SESSION_DIGEST], 16).unwrap_or_default();
         let family = self.scope.session.child(self.scope.visit, &format!("{place}-{digest}"));
         let states = std::mem::take(&mut self.states);
-        let recorded = self.scope.journal.items(place);
+        let recorded = self.scope.journal.items(&place);
         let mut tally = Tally::new(states.len(), recorded, self.scope.clock.now());
         self.tell(&tally);
         let turn = self.begin_turn(&family);
@@ -91,7 +92,7 @@ impl Batch<'_> {
                 self.tell(&tally);
             }
             if tally.done.is_multiple_of(every) && tally.done < tally.total() {
-                self.record(place, &tally).await;
+                self.record(&place, &tally).await;
             }
         }
         Ok(BatchRecord { sessions: family.to_string(), items: tally.groups() })
@@ -123,7 +124,7 @@ impl Batch<'_> {
 
     /// Keeps in the journal which items are over, and commits it if the durability asks for
     /// that.
-    async fn record(&self, place: u32, tally: &Tally) {
+    async fn record(&self, place: &Place, tally: &Tally) {
         self.scope.journal.set_items(place, tally.groups());
         if let Err(error) = self.scope.record_effects().await {
             // It is no outcome of the batch: the run ends here.
