@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 
 use super::Place;
-use crate::error::{Divergence, EffectError, Error};
+use crate::error::{BranchError, Divergence, Doubt, EffectError, Error};
 use crate::json;
 use crate::session::{
     EffectKind, EffectOutcome, EffectRecord, ErrorRecord, FrameRecord, Interrupt, ItemGroup,
@@ -19,7 +19,11 @@ const KEY_DIGEST: usize = 12;
 /// It is shared by the effects that are made side by side, and by the engine, which looks
 /// whether any of them still does something.
 #[derive(Debug)]
-pub(crate) struct Journal(Mutex<Inner>);
+pub(crate) struct Journal {
+    inner: Mutex<Inner>,
+    /// The most effects of a visit that are recorded at once.
+    limit: usize,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -47,6 +51,8 @@ struct Inner {
     /// The steps that are not needed any more and begin no effect.
     closed: Vec<Place>,
     diverged: Option<(String, String, Place)>,
+    /// The call in doubt that the run, which is about something else, does not come to.
+    doubted: Option<Place>,
     /// Why the run cannot go on.
     broken_off: Option<Error>,
 }
@@ -64,6 +70,8 @@ pub(crate) enum Begun {
         due: Option<Timestamp>,
         /// Whether it was begun before.
         repeated: bool,
+        /// Whether that was a call that is not to be made again.
+        in_doubt: bool,
     },
 }
 
@@ -80,13 +88,12 @@ impl Drop for Running<'_> {
     }
 }
 
-impl Default for Journal {
-    fn default() -> Self {
-        Self(Mutex::new(Inner::new("".into())))
-    }
-}
-
 impl Journal {
+    /// A journal that keeps so many effects of one visit.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { inner: Mutex::new(Inner::new("".into())), limit }
+    }
+
     /// Begins with what is recorded of a visit.
     pub(crate) fn load(
         &self,
@@ -122,6 +129,7 @@ impl Journal {
         inner.handled.clear();
         inner.closed.clear();
         inner.diverged = None;
+        inner.doubted = None;
         inner.broken_off = None;
         inner.failed = false;
     }
@@ -237,7 +245,8 @@ impl Journal {
                     }
                     None => {
                         inner.reached.insert(place.clone());
-                        Begun::Fresh { place, key, due: record.due, repeated: true }
+                        let in_doubt = record.is_in_doubt();
+                        Begun::Fresh { place, key, due: record.due, repeated: true, in_doubt }
                     }
                 });
             }
@@ -250,11 +259,28 @@ impl Journal {
                 inner.diverged.get_or_insert((record.shown(), shown, place));
                 return Err(inner.divergence());
             }
-            let Inner { records, reached, .. } = &mut *inner;
-            records.retain(|other, _| *other < place || reached.contains(other));
+            let doubted =
+                inner.find_doubt(|doubt| *doubt >= place && !inner.reached.contains(doubt));
+            match doubted {
+                Some(doubt) => inner.doubted = Some(doubt),
+                None => {
+                    let Inner { records, reached, .. } = &mut *inner;
+                    records.retain(|other, _| *other < place || reached.contains(other));
+                }
+            }
         }
         if inner.diverged.is_some() {
             return Err(inner.divergence());
+        }
+        if let Some(doubt) = &inner.doubted {
+            return Err(inner.doubt(doubt));
+        }
+        if inner.records.len() >= self.limit {
+            let (session, step) = (inner.session.clone(), inner.step.to_string());
+            let error = EffectError::TooManyEffects { session, step, limit: self.limit };
+            // Some effects have no error to return.
+            inner.broken_off.get_or_insert_with(|| error.clone().into());
+            return Err(error);
         }
         let mut key = format!("{}:{}:{place}:{name}", inner.session, inner.visit);
         if let Some(digest) = &found.arguments {
@@ -263,7 +289,19 @@ impl Journal {
         }
         inner.records.insert(place.clone(), (key.clone(), found));
         inner.reached.insert(place.clone());
-        Ok(Begun::Fresh { place, key, due: None, repeated: false })
+        Ok(Begun::Fresh { place, key, due: None, repeated: false, in_doubt: false })
+    }
+
+    /// Records that a call is made, and whether it is not to be made again.
+    pub(crate) fn mark(&self, place: &Place, once: bool) {
+        if let Some((_, record)) = self.lock().records.get_mut(place) {
+            record.once = once;
+        }
+    }
+
+    /// Why the call at a place is not made.
+    pub(crate) fn doubt(&self, place: &Place) -> EffectError {
+        self.lock().doubt(place)
     }
 
     /// Records what an effect came to.
@@ -359,10 +397,13 @@ impl Journal {
         if !over {
             return Ok(());
         }
+        if !inner.strict {
+            let left = inner.find_doubt(|place| !inner.reached.contains(place));
+            let doubted = inner.doubted.clone().or(left);
+            return doubted.map_or(Ok(()), |place| Err(inner.doubt(&place)));
+        }
         let left = inner.records.iter().find(|(place, _)| !inner.reached.contains(place));
-        if let Some((place, (_, record))) = left
-            && inner.strict
-        {
+        if let Some((place, (_, record))) = left {
             let (place, shown) = (place.clone(), record.shown());
             inner.diverged = Some((shown, "the end of the action".to_owned(), place));
             return Err(inner.divergence());
@@ -371,7 +412,7 @@ impl Journal {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -392,6 +433,7 @@ impl Inner {
             waiting: BTreeMap::new(),
             closed: Vec::new(),
             diverged: None,
+            doubted: None,
             broken_off: None,
         }
     }
@@ -412,7 +454,8 @@ impl Inner {
             return Ok(());
         };
         let step = self.records.get(place).map_or("", |(_, record)| &record.tool);
-        Err(EffectError::BranchCancelled { branch: format!("{place} (`{step}`)") })
+        let branch = format!("{place} (`{step}`)");
+        Err(EffectError::Branches(Box::new(BranchError::Cancelled { branch })))
     }
 
     /// What was done within a place is part of what it came to.
@@ -434,7 +477,7 @@ impl Inner {
     }
 
     /// All effects but those that failed and that the code has not handled: they are tried
-    /// again.
+    /// again, if they may be.
     fn kept(&self) -> BTreeSet<Place> {
         let kept = self.records.iter().filter(|(place, (_, record))| {
             let failed = match &record.outcome {
@@ -444,9 +487,26 @@ impl Inner {
                 }
                 None => false,
             };
-            !failed || self.handled.contains(place)
+            !failed || record.once || self.handled.contains(place)
         });
         kept.map(|(place, _)| place.clone()).collect()
+    }
+
+    /// The first call in doubt, of those at some places.
+    fn find_doubt(&self, at: impl Fn(&Place) -> bool) -> Option<Place> {
+        let doubts = self.records.iter().filter(|(_, (_, record))| record.is_in_doubt());
+        doubts.map(|(place, _)| place).find(|place| at(place)).cloned()
+    }
+
+    fn doubt(&self, place: &Place) -> EffectError {
+        let doubt = self.records.get(place).map(|(key, record)| Doubt {
+            session: self.session.clone(),
+            step: self.step.to_string(),
+            tool: record.tool.clone(),
+            key: key.clone(),
+            arguments: record.arguments.clone(),
+        });
+        EffectError::InDoubt(Box::new(doubt.unwrap_or_default()))
     }
 
     fn divergence(&self) -> EffectError {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::gates::check_gates;
 use super::queue::Queue;
 use super::{Core, Durability, Engine, LEASE, Limits, TurnOutcome, TurnRequest, restore, turn};
 use crate::error::{BuildError, Error, IdError, SessionError};
@@ -203,6 +204,7 @@ impl<F: Flow> FlowSlot<F> {
                 model: model.to_owned(),
             });
         }
+        check_gates(&flow)?;
         let migrations = F::migrations();
         migrations.check(F::ID, F::VERSION)?;
         let digest = digest(&checked).into();

@@ -62,6 +62,9 @@ impl<F: Flow> Run<F> {
             Outcome::Escalated { reason } => {
                 (Status::Waiting, Some(Waiting::Escalation { reason: reason.clone() }), None)
             }
+            Outcome::Held { .. } => {
+                (Status::Waiting, Some(Waiting::Message { question: None }), None)
+            }
             Outcome::HandedOff { to } => {
                 (Status::Completed, None, Some(format!("handed off to {to}")))
             }
@@ -77,6 +80,7 @@ impl<F: Flow> Run<F> {
                 id,
                 outcome: outcome.clone(),
                 replies: replies.to_vec(),
+                gates: self.verdicts.clone(),
                 revision,
                 at: now,
             };
@@ -128,8 +132,10 @@ impl<F: Flow> Run<F> {
         let doc = self.ledger().doc();
         let begins = doc.revision == 0 || matches!(doc.waiting, Some(Waiting::Message { .. }));
         let begins = begins || !self.scope.unsaved.is_empty();
+        // With `Durability::Turn`, the document may stand at an earlier step.
+        let begins = begins || doc.visit.number != self.visit.number;
         drop(doc);
-        if !begins || !self.ledger().records_effects() {
+        if !begins || !self.ledger().commits_begins() {
             return Ok(());
         }
         let now = self.core.clock.now();
@@ -155,7 +161,7 @@ impl<F: Flow> Run<F> {
     }
 
     /// What differs from the document as it was last committed, and what moves out of it.
-    fn build_delta(
+    pub(super) fn build_delta(
         &self,
         now: Timestamp,
         ttl: Option<Duration>,
@@ -168,7 +174,8 @@ impl<F: Flow> Run<F> {
         }
         let name = &self.steps.at(self.cursor).info().name;
         delta.current_step = (doc.current_step != **name).then(|| name.to_string());
-        let under_way = self.pause.is_none() || !self.interrupts.is_empty();
+        let suspended = !self.interrupts.is_empty();
+        let under_way = self.pause.is_none() || suspended || self.runs_again;
         let heard_more = self.scope.last_message != self.scope.message;
         let visit = Visit {
             number: self.visit.number,
@@ -214,6 +221,7 @@ impl<F: Flow> Run<F> {
             })
             .collect();
         delta.edges = (doc.edges != edges).then_some(edges);
+        delta.gates = (doc.gates != self.verdicts).then(|| self.verdicts.clone());
         delta.error = doc.error.is_some().then_some(None);
         // Whatever the session was to be woken for, it is awake now.
         let wake_at = self.interrupts.iter().filter_map(|interrupt| interrupt.deadline).min();

@@ -10,6 +10,7 @@ mod child;
 mod commit;
 mod delivery;
 mod failure;
+mod gates;
 mod handle;
 mod lease;
 mod migrate;
@@ -59,7 +60,8 @@ pub enum Durability {
     #[default]
     Crossing,
     /// One commit at the end of the turn. A crash repeats the whole turn. Fit for turns
-    /// without effects on the outside.
+    /// without effects on the outside. A flow with tools that are not to be called again
+    /// ([`ToolReplay::Never`](crate::tool::ToolReplay::Never)) also commits before its actions.
     Turn,
     /// As [`Crossing`](Self::Crossing), and also before an action that a turn begins with, so
     /// that what the user said is kept, and before each [effect](crate::effect) of an action. A crash repeats the step that was running, and the effects that ran; those
@@ -81,6 +83,9 @@ pub struct Limits {
     pub edge_crossings: u32,
     /// The most items of a [batch](crate::step::Concurrent). Default: 10,000.
     pub batch_items: usize,
+    /// The most effects of an action in one visit, those of steps that run within it included
+    /// until they are over. They stand in the document. Default: 4096.
+    pub effects: usize,
     /// How many steps may run within each other, the one at which the session stands not
     /// counted. Default: 8.
     pub step_depth: u32,
@@ -101,6 +106,7 @@ impl Default for Limits {
             crossings: 50,
             edge_crossings: 10,
             batch_items: 10_000,
+            effects: 4096,
             step_depth: 8,
             branches: 256,
             events: 1024,
@@ -135,6 +141,13 @@ impl Limits {
     #[must_use]
     pub fn batch_items(mut self, items: usize) -> Self {
         self.batch_items = items;
+        self
+    }
+
+    /// Sets [`effects`](Self::effects).
+    #[must_use]
+    pub fn effects(mut self, effects: usize) -> Self {
+        self.effects = effects;
         self
     }
 

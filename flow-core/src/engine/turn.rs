@@ -9,7 +9,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::build::{FlowSlot, check_steps};
-use super::delivery::{MAX_SIGNAL_ID_BYTES, SIGNAL_TURN, answer};
+use super::delivery::{MAX_SIGNAL_ID_BYTES, SIGNAL_TURN, answer, pending};
+use super::gates::Gatekeepers;
 use super::lease::Held;
 use super::restore::{find_step, keep, migrate, new_doc, supersede};
 use super::run::Run;
@@ -26,8 +27,9 @@ use crate::outcome::Outcome;
 use crate::panic::catch_panic;
 use crate::session::{Delta, ErrorRecord, MAIN_MEMORY, SessionDoc, Status, Waiting};
 use crate::step::recall::Recall;
-use crate::step::{EventSink, Models, Reducers, Scope, Speaker};
+use crate::step::{EventSink, Models, Reducers, Scope, Speaker, Speakers};
 use crate::store::{Grant, OpenRequest, Opened};
+use crate::tool::ToolReplay;
 
 /// Runs a turn, tells its events, and gives the session back whatever happens.
 pub(super) async fn run<F: Flow>(
@@ -131,6 +133,7 @@ async fn take_turn<F: Flow>(
             step: doc.current_step.clone(),
             replies: record.replies.clone(),
             outcome: record.outcome.clone(),
+            gates: record.gates.clone(),
             repeated: true,
         };
         let _ = tokio::time::timeout(patience(core), held.give_back()).await;
@@ -200,9 +203,10 @@ struct Prepared<F: Flow> {
     flow: F,
     steps: Steps<F>,
     models: Models,
-    speakers: Arc<[(Arc<str>, Option<Speaker>)]>,
+    speakers: Speakers,
     recall: Recall,
     reducers: Arc<Reducers>,
+    gatekeepers: Gatekeepers<F>,
     digest: Arc<str>,
     context: Map<String, Value>,
     turn: Arc<str>,
@@ -228,7 +232,7 @@ fn find_speakers<F: Flow>(
     models: &Models,
     flow: &F,
     steps: &Steps<F>,
-) -> Result<Arc<[(Arc<str>, Option<Speaker>)]>, TurnError> {
+) -> Result<Speakers, TurnError> {
     let refuse = |place: String, error: ModelError| TurnError::Model {
         flow: F::ID.to_owned(),
         place,
@@ -304,6 +308,7 @@ async fn prepare<F: Flow>(
     let speakers = find_speakers(&models, &flow, &steps)?;
     let recall = find_recall(&models, &flow)?;
     let reducers = Arc::new(flow.config_reducers());
+    let gatekeepers = Gatekeepers::find(&models, &flow)?;
     let closing = Arc::default();
     Ok(Prepared {
         slot,
@@ -313,6 +318,7 @@ async fn prepare<F: Flow>(
         speakers,
         recall,
         reducers,
+        gatekeepers,
         digest,
         context,
         turn,
@@ -337,6 +343,7 @@ async fn work<F: Flow>(
         speakers,
         recall,
         reducers,
+        gatekeepers,
         digest,
         context,
         turn,
@@ -395,6 +402,8 @@ async fn work<F: Flow>(
     ledger.on_closing(closing);
     if core.durability == Durability::Effect {
         ledger.record_effects();
+    } else if slot.tools.iter().any(|tool| tool.replay == ToolReplay::Never) {
+        ledger.commit_begins();
     }
     if let Some(reason) = &ledger.doc().ended {
         let reason = reason.clone();
@@ -422,14 +431,10 @@ async fn work<F: Flow>(
     // A turn that is sent again goes on from its last crossing: what the user said is in the
     // history already, and steps that have read it do not read it again.
     let resumed = request.turn_id.is_some() && doc.visit.turn == request.turn_id;
-    let pending = match &doc.waiting {
-        Some(Waiting::Interrupts { pending }) => pending.clone(),
-        _ => Vec::new(),
-    };
+    let pending = pending(&doc).to_vec();
     let delivery = request.delivery.as_ref().filter(|_| !resumed);
     let heard = request.message.as_deref().filter(|_| !resumed);
-    let answers = answer(session.as_str(), &pending, delivery, heard, now);
-    let answers = answers.map_err(Error::from)?;
+    let answers = answer(&doc, delivery, heard, now).map_err(Error::from)?;
     // A session that was interrupted after an answer was committed runs on with that.
     let due = doc.wake_at.is_some_and(|wake_at| wake_at <= now);
     let holds =
@@ -447,7 +452,7 @@ async fn work<F: Flow>(
         message = Some(said.clone());
         last_message.clone_from(&message);
     }
-    let journal = Arc::new(Journal::default());
+    let journal = Arc::new(Journal::new(core.limits.effects));
     let visit = (session.as_str(), doc.visit.number, name.clone());
     // What a run did that began in its turn, with a message that is not in the document, says
     // nothing about a run without it.
@@ -508,6 +513,7 @@ async fn work<F: Flow>(
     };
     let mut run = Run::new(core.clone(), flow, steps, digest, cursor, scope, created)?;
     run.turn_id = turn_id;
+    run.gatekeepers = Arc::new(gatekeepers);
     run.set_voice();
     if goes_on {
         run.keep_edges();

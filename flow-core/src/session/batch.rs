@@ -26,8 +26,8 @@ pub enum ItemOutcome {
         /// Why.
         reason: String,
     },
-    /// Its flow waits: for the user, for an answer, a signal or a time. The session is one as
-    /// any other, and goes on by itself when that has come.
+    /// Its flow waits: for the user, since it has asked or since a gate holds it, for an answer, a
+    /// signal or a time. The session is one as any other, and goes on when that has come.
     Waiting,
     /// Its flow has failed, and is not tried again by the batch.
     Failed {
@@ -66,7 +66,9 @@ impl ItemOutcome {
 impl From<Outcome> for ItemOutcome {
     fn from(outcome: Outcome) -> Self {
         match outcome {
-            Outcome::Waiting { .. } | Outcome::Suspended { .. } => Self::Waiting,
+            Outcome::Waiting { .. } | Outcome::Suspended { .. } | Outcome::Held { .. } => {
+                Self::Waiting
+            }
             Outcome::Escalated { reason } => Self::Escalated { reason },
             Outcome::HandedOff { to } => Self::HandedOff { to },
             Outcome::Ended { reason } => Self::Ended { reason },

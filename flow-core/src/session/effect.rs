@@ -24,6 +24,10 @@ pub struct EffectRecord {
     /// The items of a batch that are over, as long as others are not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub items: Vec<ItemGroup>,
+    /// Whether the call was made, and is not to be made again whatever it came to
+    /// ([`ToolReplay::Never`](crate::tool::ToolReplay::Never)).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub once: bool,
     /// What it came to; nothing while it runs or waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<EffectOutcome>,
@@ -73,9 +77,15 @@ impl EffectRecord {
             arguments: None,
             due: None,
             items: Vec::new(),
+            once: false,
             outcome: None,
             frame: None,
         }
+    }
+
+    /// Whether it may have been done, and is not to be done again.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.once && self.outcome.is_none()
     }
 
     /// The effect as errors name it.

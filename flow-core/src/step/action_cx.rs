@@ -21,7 +21,7 @@ use crate::event::Event;
 use crate::session::{Display, EffectKind, EffectOutcome, ErrorRecord, Interrupt, Operation};
 use crate::telemetry::{ToolSpan, execute_tool};
 use crate::time::Timestamp;
-use crate::tool::{ToolCall, ToolCx};
+use crate::tool::{ToolCall, ToolCx, ToolReplay};
 use crate::transition::Payload;
 
 /// What an action works with: all of [`StepCx`], and [effects](crate::effect).
@@ -40,10 +40,12 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
     ///
     /// The tool gets an [idempotency key](ToolCx::idempotency_key). When the action runs
     /// again, the recorded result is given back; a call of which no result is recorded is made
-    /// again with the same key.
+    /// again with the same key. Tools for which that is not right say so with
+    /// `#[tool(replay = never)]` or `#[tool(replay = always)]`, see [`ToolReplay`].
     ///
     /// # Errors
-    /// What the tool returned, as `tool-failed`.
+    /// What the tool returned, as `tool-failed`; [`EffectError::InDoubt`] for a call that is not
+    /// to be made again and may have been made.
     pub fn tool<T: ToolCall<F>>(&self, call: T) -> impl Future<Output = Result<T::Output>> + Send {
         let scope = &*self.0.scope;
         let arguments = serde_json::to_value(&call).map_err(|e| ToolError::Arguments {
@@ -58,6 +60,15 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
         let flow = self.0.flow;
         async move {
             let (begun, arguments) = begun.map_err(Error::from)?;
+            if T::REPLAY == ToolReplay::Never
+                && scope.ledger.as_ref().is_some_and(|ledger| !ledger.commits_begins())
+            {
+                return Err(StepError::terminal(format!(
+                    "tool `{}` is `replay = never`, but no tool that the flow declares is: add \
+                     `.replay(ToolReplay::Never)` to its definition",
+                    T::NAME
+                )));
+            }
             let work = |key: String, repeated: bool| async move {
                 scope.events.emit(|| Event::ToolCall {
                     id: key.clone(),
@@ -86,7 +97,7 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
                 });
                 result.map_err(|error| ErrorRecord::from(&Error::from(error)))
             };
-            scope.perform(T::NAME, begun?, work).await
+            scope.perform(T::NAME, T::REPLAY, begun?, work).await
         }
     }
 
@@ -198,9 +209,9 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
     /// ```
     ///
     /// # Errors
-    /// [`EffectError::BranchFailed`] and [`EffectError::QuorumMissed`] as the
-    /// [`FailurePolicy`](super::FailurePolicy) says, [`EffectError::BranchConflict`] for writes
-    /// that do not become one, [`EffectError::TooManyBranches`] beyond
+    /// [`Failed`](crate::error::BranchError::Failed) and [`QuorumMissed`](crate::error::BranchError::QuorumMissed) as the
+    /// [`FailurePolicy`](super::FailurePolicy) says, [`Conflict`](crate::error::BranchError::Conflict) for writes
+    /// that do not become one, [`TooMany`](crate::error::BranchError::TooMany) beyond
     /// [`Limits::branches`](crate::Limits::branches).
     pub async fn run_steps(&mut self, branches: Branches<F>) -> Result<BranchResults> {
         parallel::run(&mut self.0, branches).await
@@ -243,9 +254,17 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
         let begun = scope.begin(EffectKind::Run, name, None);
         let name = name.to_owned();
         async move {
-            let work =
-                |_, _| async { work().await.map_err(|error| ErrorRecord::of_step(&error.into())) };
-            scope.perform(&name, begun?, work).await
+            let work = |key: String, _| {
+                let name = name.clone();
+                async move {
+                    let done = work().await;
+                    let done = done.map_err(|error| ErrorRecord::of_step(&error.into()))?;
+                    let kind = EffectKind::Run;
+                    scope.events.emit(|| Event::Effect { id: key, kind, name });
+                    Ok(done)
+                }
+            };
+            scope.perform(&name, ToolReplay::ByKey, begun?, work).await
         }
     }
 
@@ -550,6 +569,7 @@ impl Scope {
     pub(super) async fn perform<T, W>(
         &self,
         name: &str,
+        replay: ToolReplay,
         begun: Begun,
         work: impl FnOnce(String, bool) -> W,
     ) -> Result<T>
@@ -557,34 +577,48 @@ impl Scope {
         T: Serialize + DeserializeOwned,
         W: Future<Output = Result<T, ErrorRecord>>,
     {
+        let once = replay == ToolReplay::Never;
         let (place, key, repeated) = match begun {
             Begun::Replayed { outcome, .. } => return read(name, outcome_of(outcome)?),
+            Begun::Fresh { place, in_doubt: true, .. } if once => {
+                return Err(Error::from(self.journal.doubt(&place)).into());
+            }
             Begun::Fresh { place, key, repeated, .. } => (place, key, repeated),
         };
         let _running = self.journal.run(&place);
         self.events.ready().await;
-        if let Err(error) = self.record_effects().await {
-            // It is no outcome of the effect: the run ends here, whatever the code makes of errors.
-            self.journal.break_off(error);
-            return std::future::pending().await;
+        self.journal.mark(&place, once);
+        self.record_effects(once).await;
+        let mut result = work(key, repeated).await;
+        if let Err(error) = &mut result {
+            error.retryable &= !once;
         }
-        let result = work(key, repeated).await;
         let outcome = match &result {
             Ok(value) => EffectOutcome::Value(serde_json::to_value(value)?),
             Err(error) => EffectOutcome::Error(error.clone()),
         };
-        self.journal.finish(&place, outcome);
+        if replay != ToolReplay::Always {
+            self.journal.finish(&place, outcome);
+        }
+        if once {
+            self.record_effects(true).await;
+        }
         result.map_err(|error| Error::from(EffectError::Failed { error }).into())
     }
 
-    /// Commits the journal, when the durability asks for it.
-    pub(super) async fn record_effects(&self) -> std::result::Result<(), Error> {
-        let Some(ledger) = self.ledger.as_ref().filter(|ledger| ledger.records_effects()) else {
-            return Ok(());
-        };
-        let committed = ledger.commit_effects(self.journal.records(), self.clock.now()).await;
-        self.unrecorded.fetch_or(committed.is_err(), Ordering::Relaxed);
-        committed
+    /// Commits the journal, when the durability or an effect asks for it. When that fails the
+    /// run ends here, whatever the code makes of errors: it is no outcome of an effect.
+    pub(super) async fn record_effects(&self, asked: bool) {
+        let Some(ledger) = &self.ledger else { return };
+        if !asked && !ledger.records_effects() {
+            return;
+        }
+        let effects = self.journal.records();
+        if let Err(error) = ledger.commit_effects(effects, self.clock.now()).await {
+            self.unrecorded.store(true, Ordering::Relaxed);
+            self.journal.break_off(error);
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Waits for an answer, unless it is there already.
@@ -641,8 +675,8 @@ impl Scope {
             operation: None,
         };
         let begun = match begun {
-            Begun::Fresh { place, key, repeated, .. } => {
-                Begun::Fresh { place, key, repeated, due: Some(due) }
+            Begun::Fresh { place, key, repeated, in_doubt, .. } => {
+                Begun::Fresh { place, key, repeated, in_doubt, due: Some(due) }
             }
             replayed => replayed,
         };

@@ -50,7 +50,7 @@ impl<F: FlowMeta> StepHarness<F> {
     pub fn new(flow: F) -> Self {
         let (sink, events) = channel(usize::MAX, Duration::ZERO);
         let step: Arc<str> = "Step".into();
-        let journal = Arc::new(Journal::default());
+        let journal = Arc::new(Journal::new(crate::engine::Limits::default().effects));
         journal.load(("test", 1, step.clone()), 0, &BTreeMap::new(), false);
         let scope = Scope {
             session: SessionId::new("test").expect("`test` is a valid id"),

@@ -238,3 +238,28 @@ async fn a_denial_is_one_of_the_step_that_has_asked() {
     assert_eq!(over.replies, ["on: yes by ada"]);
     assert_eq!(setup.done().len(), 1);
 }
+
+#[tokio::test]
+async fn an_action_that_never_ends_meets_a_limit() {
+    let limits = Limits::default().effects(10);
+    let flow = Nest::default();
+    let engine = Engine::builder().store(MemoryStore::new()).flow(flow.clone()).limits(limits);
+    let engine = engine.build().unwrap();
+    let charges = |count| (0..count).map(Charge).collect::<Vec<_>>();
+    let error = engine.turn::<Nest>(Setup::request(&charges(11))).await.unwrap_err();
+    assert_eq!(error.code(), "too-many-effects");
+    let text = error.to_string();
+    for part in ["session `s`", "step `Outer`", "10 effects", "Limits::effects", "restart_step"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    assert!(!error.retryable());
+    assert_eq!(flow.done.lock().unwrap().len(), 10);
+    engine.session(session()).restart_step().await.unwrap();
+    let outcome = engine.turn::<Nest>(Setup::request(&charges(10))).await.unwrap();
+    assert!(outcome.is_ended(), "the session is usable");
+    // Those of a step that is over count no more.
+    let steps = (0..8).map(|_| Step(charges(2))).collect::<Vec<_>>();
+    let other = TurnRequest::new(SessionId::new("t").unwrap());
+    let other = other.message(serde_json::to_string(&steps).unwrap());
+    assert!(engine.turn::<Nest>(other).await.unwrap().is_ended());
+}

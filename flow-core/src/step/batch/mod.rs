@@ -19,6 +19,7 @@ use crate::effect::Begun;
 use crate::error::{EffectError, Error, Result, SessionError, StepError, StoreError};
 use crate::json;
 use crate::session::EffectKind;
+use crate::tool::ToolReplay;
 
 /// How many items of a batch run at the same time, unless [`Concurrent::limit`] says otherwise.
 pub const BATCH_LIMIT: usize = 8;
@@ -268,7 +269,7 @@ impl<'a, T: Serialize> Concurrent<'a, T> {
             let (Begun::Fresh { place, .. } | Begun::Replayed { place, .. }) = &begun;
             let place = place.clone();
             let work = |_, _| batch.run(place);
-            let record: BatchRecord = scope.perform(G::ID, begun, work).await?;
+            let record: BatchRecord = scope.perform(G::ID, ToolReplay::ByKey, begun, work).await?;
             Ok(record.into_report()?)
         }
     }

@@ -1,5 +1,4 @@
 use std::collections::HashMap;
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -126,11 +125,7 @@ impl Batch<'_> {
     /// that.
     async fn record(&self, place: &Place, tally: &Tally) {
         self.scope.journal.set_items(place, tally.groups());
-        if let Err(error) = self.scope.record_effects().await {
-            // It is no outcome of the batch: the run ends here.
-            self.scope.journal.break_off(error);
-            pending::<()>().await;
-        }
+        self.scope.record_effects(false).await;
     }
 
     fn tell(&self, tally: &Tally) {
