@@ -20,7 +20,6 @@ use crate::error::{Error, IdError, SessionError, StepError, StoreError, TurnErro
 use crate::event::Event;
 use crate::flow::{Flow, InitCx, Restore, StepInfo, Steps, digest};
 use crate::id::{MAX_ID_BYTES, SessionId};
-use crate::ledger::Ledger;
 use crate::message::Role;
 use crate::model::{ModelConfig, ModelError, ModelSelection, Sampling, TokenUsage};
 use crate::outcome::Outcome;
@@ -366,11 +365,11 @@ async fn work<F: Flow>(
 
     let mut created = doc.is_none();
     let mut ledger = match doc {
-        None => Ledger::new(core.store.clone(), grant.clone(), begin(0)?),
+        None => core.ledger(grant, begin(0)?),
         Some(doc) => {
             let version = doc.version;
             let stored = migrate::<F>(&slot, &steps, &doc)?;
-            let mut ledger = Ledger::new(core.store.clone(), grant.clone(), doc);
+            let mut ledger = core.ledger(grant, doc);
             if let Some(migrated) = stored {
                 ledger.replace(migrated);
                 // `updated_at` stays, so that the hook sees how long the session was idle.
