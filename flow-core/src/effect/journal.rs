@@ -1,3 +1,5 @@
+pub(crate) mod call;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -5,6 +7,7 @@ use serde_json::Value;
 
 use crate::error::{Divergence, EffectError, Error};
 use crate::json;
+use crate::model::TokenUsage;
 use crate::session::{EffectKind, EffectOutcome, EffectRecord, Interrupt};
 use crate::time::Timestamp;
 
@@ -42,8 +45,10 @@ struct Inner {
     strict: bool,
     /// How many effects are doing something.
     running: u32,
-    /// What the run waits for.
-    waiting: BTreeMap<Place, Interrupt>,
+    /// What the run waits for, at each place.
+    waiting: BTreeMap<Place, Vec<Interrupt>>,
+    /// What the calls of runs that are over have cost.
+    spent: TokenUsage,
     diverged: Option<(String, String, Place)>,
     /// Why the run cannot go on.
     broken_off: Option<Error>,
@@ -53,7 +58,7 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) enum Begun {
     /// It is over already.
-    Replayed(EffectOutcome),
+    Replayed(Place, EffectOutcome),
     /// It is to be done, or to be waited for.
     Fresh {
         place: Place,
@@ -111,7 +116,8 @@ impl Journal {
     pub(crate) fn enter(&self, visit: u64, step: Arc<str>) {
         let mut inner = self.lock();
         let session = std::mem::take(&mut inner.session);
-        *inner = Inner { session, visit, ..Inner::new(step) };
+        let spent = inner.spend();
+        *inner = Inner { session, visit, spent, ..Inner::new(step) };
     }
 
     /// A run of the action begins.
@@ -135,6 +141,7 @@ impl Journal {
             inner.next = inner.base;
         } else {
             inner.base = inner.next;
+            inner.spent = inner.spend();
             inner.records.clear();
         }
         inner.waiting.clear();
@@ -147,6 +154,7 @@ impl Journal {
         inner.failed = true;
         let kept = inner.kept();
         inner.records.retain(|place, _| kept.contains(place));
+        inner.reopen_calls();
     }
 
     /// How many effects the runs of this visit that are over have made.
@@ -164,12 +172,17 @@ impl Journal {
         let inner = self.lock();
         let kept = inner.kept();
         let records = inner.records.iter().filter(|(place, _)| kept.contains(place));
-        records.map(|(_, record)| record.clone()).collect()
+        let records = records.map(|(place, (key, record))| {
+            let mut record = record.clone();
+            call::reopen(&mut record, inner.handled.contains(place));
+            (key.clone(), record)
+        });
+        records.collect()
     }
 
     /// What the run waits for.
     pub(crate) fn waiting(&self) -> Vec<Interrupt> {
-        self.lock().waiting.values().cloned().collect()
+        self.lock().waiting.values().flatten().cloned().collect()
     }
 
     /// Whether the run waits and nothing of it goes on.
@@ -214,7 +227,7 @@ impl Journal {
             if record.kind == kind && record.tool == name && same_arguments {
                 inner.reached.insert(place);
                 return Ok(match record.outcome {
-                    Some(outcome) => Begun::Replayed(outcome),
+                    Some(outcome) => Begun::Replayed(place, outcome),
                     None => Begun::Fresh { place, key, due: record.due, repeated: true },
                 });
             }
@@ -259,11 +272,8 @@ impl Journal {
     /// The run waits for an answer at a place.
     pub(crate) fn wait(&self, place: Place, make: impl FnOnce(String, String) -> Interrupt) {
         let mut inner = self.lock();
-        // A request that is made anew after a denial is another one.
-        let at = inner.records.get(&place).map_or(0, |(_, record)| record.at.as_millis());
-        let request_id = format!("{}-{place}-{at:x}", inner.visit);
-        let interrupt = make(request_id, inner.step.to_string());
-        inner.waiting.insert(place, interrupt);
+        let interrupt = make(inner.request_id(place), inner.step.to_string());
+        inner.waiting.insert(place, vec![interrupt]);
     }
 
     /// The run will not get an answer at this place any more, since it stopped waiting.
@@ -277,8 +287,12 @@ impl Journal {
         let place = request_id
             .strip_prefix(&format!("{}-", inner.visit))
             .and_then(|place| place.split('-').next()?.parse::<Place>().ok());
-        if let Some((_, record)) = place.and_then(|place| inner.records.get_mut(&place)) {
-            record.outcome = Some(outcome);
+        let Some((_, record)) = place.and_then(|place| inner.records.get_mut(&place)) else {
+            return;
+        };
+        match record.kind {
+            EffectKind::Call => call::hear(record, request_id, outcome),
+            _ => record.outcome = Some(outcome),
         }
     }
 
@@ -322,9 +336,17 @@ impl Inner {
             strict: false,
             running: 0,
             waiting: BTreeMap::new(),
+            spent: TokenUsage::default(),
             diverged: None,
             broken_off: None,
         }
+    }
+
+    /// What the requests of an effect are called. A request that is made anew after a denial
+    /// is another one.
+    fn request_id(&self, place: Place) -> String {
+        let at = self.records.get(&place).map_or(0, |(_, record)| record.at.as_millis());
+        format!("{}-{place}-{at:x}", self.visit)
     }
 
     /// An effect begins: the code has gone on after the failures so far.
@@ -339,6 +361,8 @@ impl Inner {
     fn kept(&self) -> BTreeSet<Place> {
         let kept = self.records.iter().filter(|(place, (_, record))| {
             let failed = match &record.outcome {
+                // It goes on where the called session stands.
+                _ if record.kind == EffectKind::Call => false,
                 Some(EffectOutcome::Error(_)) => true,
                 Some(EffectOutcome::Value(value)) => {
                     record.kind == EffectKind::Approval && value["decision"] == "denied"

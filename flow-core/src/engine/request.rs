@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::Delivery;
 use crate::id::SessionId;
 use crate::outcome::Outcome;
-use crate::session::{Interrupt, Parent, Question};
+use crate::session::{EffectOutcome, Interrupt, Parent, Question};
 
 /// One turn to run.
 ///
@@ -32,6 +32,12 @@ pub struct TurnRequest {
     pub(crate) parent: Option<Parent>,
     /// What the state of a new session is; nothing for the default.
     pub(crate) state: Option<Value>,
+    /// What requests have come to, as the session that begins this one has learnt it.
+    pub(crate) answers: Vec<(String, EffectOutcome)>,
+    /// Whether the session has to exist.
+    pub(crate) goes_on: bool,
+    /// Whether the session is taken back from the person who took over.
+    pub(crate) releases: bool,
 }
 
 impl TurnRequest {
@@ -49,6 +55,9 @@ impl TurnRequest {
             wakes: false,
             parent: None,
             state: None,
+            answers: Vec::new(),
+            goes_on: false,
+            releases: false,
         }
     }
 

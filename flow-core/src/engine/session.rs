@@ -3,6 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Core;
+use super::call::check_own;
 use crate::error::{Error, SessionError, StoreError};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
@@ -132,6 +133,7 @@ impl SessionHandle {
         make: impl FnOnce(&SessionDoc) -> Result<Delta, SessionError>,
     ) -> Result<(), Error> {
         let doc = self.load().await?;
+        check_own(&doc)?;
         let request = OpenRequest {
             id: &self.id,
             flow: &doc.flow.id,

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::ErrorRecord;
+use super::{ErrorRecord, PendingCall};
 use crate::error::{EffectError, Error};
 use crate::time::Timestamp;
 
@@ -24,6 +24,9 @@ pub struct EffectRecord {
     /// What it came to; nothing while it runs or waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<EffectOutcome>,
+    /// How far the call of another flow has come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<PendingCall>,
 }
 
 impl EffectRecord {
@@ -33,7 +36,7 @@ impl EffectRecord {
     }
 
     pub(crate) fn new(kind: EffectKind, name: impl Into<String>, at: Timestamp) -> Self {
-        Self { tool: name.into(), at, kind, arguments: None, due: None, outcome: None }
+        Self { tool: name.into(), at, kind, arguments: None, due: None, outcome: None, call: None }
     }
 
     /// The effect as errors name it.
@@ -70,6 +73,8 @@ pub enum EffectKind {
     Input,
     /// The user's next message is waited for.
     Message,
+    /// Another flow is called.
+    Call,
 }
 
 impl EffectKind {
@@ -87,6 +92,7 @@ impl EffectKind {
             Self::Choice => "choice",
             Self::Input => "input",
             Self::Message => "message",
+            Self::Call => "call",
         }
     }
 

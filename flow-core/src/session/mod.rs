@@ -5,6 +5,7 @@
 //! documents of older versions of a flow up to date. How documents are kept is the
 //! business of [`store`](crate::store).
 
+mod call;
 mod delta;
 mod doc;
 mod effect;
@@ -16,6 +17,7 @@ mod round;
 #[cfg(feature = "testing")]
 pub(crate) mod schema;
 
+pub use call::{CallInput, PendingCall};
 pub use delta::{Appended, Delta, MemoryDelta};
 pub use doc::{
     ArchiveEntry, ArchiveMark, ArchivedMessage, ContextStart, EdgeCount, ErrorRecord, FlowRef,

@@ -372,7 +372,7 @@ pub(super) struct Wait {
 }
 
 /// Takes a request back when its future is dropped.
-struct Waiting<'a>(&'a Journal, u32);
+pub(super) struct Waiting<'a>(pub(super) &'a Journal, pub(super) u32);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
@@ -380,7 +380,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-fn read<T: DeserializeOwned>(effect: &str, value: Value) -> Result<T> {
+pub(super) fn read<T: DeserializeOwned>(effect: &str, value: Value) -> Result<T> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let effect = format!("`{effect}`");
         Error::from(EffectError::Unreadable { effect, reason: error.to_string() }).into()
@@ -412,7 +412,7 @@ impl Scope {
         make: impl FnOnce() -> T,
     ) -> T {
         match self.journal.begin(kind, kind.as_str(), None, self.clock.now()) {
-            Ok(Begun::Replayed(EffectOutcome::Value(value))) => {
+            Ok(Begun::Replayed(_, EffectOutcome::Value(value))) => {
                 serde_json::from_value(value).unwrap_or_else(|_| make())
             }
             Ok(Begun::Fresh { place, .. }) => {
@@ -422,7 +422,7 @@ impl Scope {
                 value
             }
             // The journal has kept the divergence: the run fails.
-            Ok(Begun::Replayed(EffectOutcome::Error(_))) | Err(_) => make(),
+            Ok(Begun::Replayed(_, EffectOutcome::Error(_))) | Err(_) => make(),
         }
     }
 
@@ -438,7 +438,7 @@ impl Scope {
         W: Future<Output = Result<T, ErrorRecord>>,
     {
         let (place, key, repeated) = match begun {
-            Begun::Replayed(outcome) => return read(name, outcome_of(outcome)?),
+            Begun::Replayed(_, outcome) => return read(name, outcome_of(outcome)?),
             Begun::Fresh { place, key, repeated, .. } => (place, key, repeated),
         };
         let _running = self.journal.run();
@@ -458,7 +458,7 @@ impl Scope {
     }
 
     /// Commits the journal, when the durability asks for it.
-    async fn record_effects(&self) -> std::result::Result<(), Error> {
+    pub(super) async fn record_effects(&self) -> std::result::Result<(), Error> {
         let Some(ledger) = self.ledger.as_ref().filter(|ledger| ledger.records_effects()) else {
             return Ok(());
         };
@@ -470,7 +470,7 @@ impl Scope {
     /// Waits for an answer, unless it is there already.
     pub(super) async fn wait(&self, begun: Begun, wait: Wait) -> Result<Value> {
         let (place, due) = match begun {
-            Begun::Replayed(outcome) => return outcome_of(outcome),
+            Begun::Replayed(_, outcome) => return outcome_of(outcome),
             Begun::Fresh { place, due, .. } => (place, due),
         };
         let due = due.or_else(|| wait.deadline.map(|limit| self.clock.now().after(limit)));
@@ -483,6 +483,7 @@ impl Scope {
             request_id,
             kind: wait.kind,
             step,
+            path: Vec::new(),
             name: wait.name,
             display: wait.display,
             allowed: wait.allowed,
@@ -499,7 +500,7 @@ impl Scope {
     /// Waits for a time.
     async fn rest(&self, begun: Begun, until: impl FnOnce() -> Timestamp) -> Result<()> {
         let due = match &begun {
-            Begun::Replayed(_) => return Ok(()),
+            Begun::Replayed(..) => return Ok(()),
             Begun::Fresh { place, due, .. } => {
                 let due = due.unwrap_or_else(until);
                 self.journal.set_due(*place, due);

@@ -52,6 +52,12 @@ pub(crate) enum Effect {
     /// What another step or session has done within a run of an action. A run that goes on
     /// with that does not do it again, as it does with what it says itself.
     Once(Box<Effect>),
+    /// What a called session has said. It is done once too; listeners have heard it when it was
+    /// said in this turn.
+    Relay {
+        text: String,
+        heard: bool,
+    },
 }
 
 impl Effect {
@@ -60,6 +66,7 @@ impl Effect {
     pub(crate) fn told(&self) -> Option<&str> {
         match self {
             Self::Say { text, .. }
+            | Self::Relay { text, .. }
             | Self::Answer { text, .. }
             | Self::Aside(text)
             | Self::Feedback(text) => Some(text),
@@ -159,9 +166,9 @@ impl Scope {
     }
 
     /// Drops what was to be done with a transition that is not made. What tools have done
-    /// for a model is done, so the history shows it.
+    /// for a model and what called sessions have said is done, so the history shows it.
     pub(crate) fn drop_undone(&mut self) {
-        self.effects.retain(Effect::is_round);
+        self.effects.retain(|e| e.is_round() || matches!(e, Effect::Relay { .. }));
         self.said = 0;
     }
 

@@ -17,6 +17,7 @@
 mod action;
 mod action_cx;
 mod approval;
+mod call;
 pub(crate) mod child;
 mod collect;
 pub mod confirm;
@@ -40,6 +41,7 @@ mod structured;
 pub(crate) use crate::event::EventSink;
 pub use action::Action;
 pub use action_cx::{ActionCx, Answer, Approve};
+pub use call::Finished;
 pub(crate) use child::Children;
 pub use collect::Collect;
 pub use confirm::Confirm;
