@@ -71,12 +71,11 @@ pub(super) fn take_message(request: &mut TurnRequest, pending: &[Interrupt]) {
     });
 }
 
-/// The request that a message answers though nobody waits for it, see
-/// [`under_way`](crate::effect::under_way).
-pub(super) fn hears(doc: &SessionDoc, releases: bool) -> Option<String> {
+/// The request for a call with which a message of the user goes to the called session, though
+/// nobody waits: its last turn has failed, or it was escalated.
+pub(super) fn hears(doc: &SessionDoc) -> Option<String> {
     match &doc.waiting {
         Some(Waiting::Interrupts { .. }) => None,
-        Some(Waiting::Escalation { .. }) if !releases => None,
         _ => under_way(doc.id.as_str(), doc.visit.number, &doc.effects),
     }
 }

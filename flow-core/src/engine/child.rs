@@ -26,6 +26,7 @@ impl Children for Engine {
                 parent: Some(turn.parent),
                 state: Some(turn.state),
                 answers: turn.answers,
+                callers: turn.callers,
                 goes_on: turn.goes_on,
                 releases: turn.releases,
                 context: turn.context,

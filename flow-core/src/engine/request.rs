@@ -34,6 +34,8 @@ pub struct TurnRequest {
     pub(crate) state: Option<Value>,
     /// What requests have come to, as the session that begins this one has learnt it.
     pub(crate) answers: Vec<(String, EffectOutcome)>,
+    /// The flows that wait for the session, from the outermost one.
+    pub(crate) callers: Vec<String>,
     /// Whether the session has to exist.
     pub(crate) goes_on: bool,
     /// Whether the session is taken back from the person who took over.
@@ -56,6 +58,7 @@ impl TurnRequest {
             parent: None,
             state: None,
             answers: Vec::new(),
+            callers: Vec::new(),
             goes_on: false,
             releases: false,
         }

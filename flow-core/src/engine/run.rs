@@ -115,7 +115,8 @@ impl<F: Flow> Run<F> {
         };
         let doc = run.ledger().doc();
         let visit = doc.visit.clone();
-        if !created {
+        // A session that another one has begun has its state from there.
+        if !created || doc.parent.is_some() {
             let state = doc.state.clone();
             run.state = read(state).map_err(|misfit| run.unreadable("state", misfit))?;
         }
@@ -542,7 +543,7 @@ impl<F: Flow> Run<F> {
                 }
             }
         }
-        self.scope.journal.told();
+        self.scope.journal.pass_on();
         said.max(self.scope.said)
     }
 

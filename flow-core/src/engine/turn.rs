@@ -432,9 +432,10 @@ async fn work<F: Flow>(
     let heard = request.message.as_deref().filter(|_| !resumed);
     let answers = answer(session.as_str(), &pending, delivery, settled, heard, now);
     let mut answers = answers.map_err(Error::from)?;
-    let hears = call::hears(&doc, request.releases);
-    if let Some((request, heard)) = hears.clone().zip(heard) {
-        answers.over.push((request, EffectOutcome::Value(heard.into())));
+    let hears = call::hears(&doc);
+    let parked = matches!(doc.waiting, Some(Waiting::Escalation { .. })) && !request.releases;
+    if let Some((call, heard)) = hears.clone().zip(heard).filter(|_| !parked) {
+        answers.over.push((call, EffectOutcome::Value(heard.into())));
     }
     // A session that was interrupted after an answer was committed runs on with that.
     let due = doc.wake_at.is_some_and(|wake_at| wake_at <= now);
@@ -507,6 +508,7 @@ async fn work<F: Flow>(
         now,
         clock: core.clock.clone(),
         children: Some(Arc::new(Engine { core: core.clone() })),
+        callers: request.callers,
         ledger: Some(ledger),
     };
     let mut run = Run::new(core.clone(), flow, steps, digest, cursor, scope, created)?;

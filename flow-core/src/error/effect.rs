@@ -65,7 +65,7 @@ pub enum EffectError {
     },
     /// Too many calls of flows are under way within each other. Nothing was called.
     #[error(
-        "session `{session}` calls a flow within {limit} calls already: {path}; end the          recursion, or raise `Limits::call_depth`"
+        "session `{session}` calls a flow within {limit} calls already: {path}; end the recursion, or raise `Limits::call_depth`"
     )]
     CallDepth {
         /// The session that calls.

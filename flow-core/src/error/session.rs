@@ -112,7 +112,7 @@ pub enum SessionError {
     },
     /// The session was called by an action of another one, which alone runs its turns.
     #[error(
-        "session `{session}` was called by session `{parent}` of flow `{flow}`; send messages          and answers there"
+        "session `{session}` was called by session `{parent}` of flow `{flow}`; send messages and answers there"
     )]
     Called {
         /// The session.

@@ -13,6 +13,10 @@ pub struct PendingCall {
     /// What has come for the called session, and what its next turn is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<CallInput>,
+    /// Whether the caller has waited for it. From then on a message for which nobody waits is
+    /// the called session's: its last turn has failed, or it was escalated.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waited: bool,
     /// What the called session has said and the caller has not passed on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replies: Vec<String>,

@@ -156,7 +156,7 @@ async fn call(scope: &mut Scope, flow: &str, state: Value) -> Result<(Value, Str
     }
     let running = journal.run();
     if call.parent.depth > children.call_depth() {
-        return Err(call.too_deep().await.into());
+        return Err(call.too_deep(scope).into());
     }
     let fail = |error: ErrorRecord| {
         journal.finish(place, EffectOutcome::Error(error.clone()));
@@ -240,6 +240,7 @@ impl Call<'_> {
             flow: self.flow.to_owned(),
             session: self.session.clone(),
             parent: self.parent.clone(),
+            callers: self.callers(scope),
             state,
             turn_id: input.turn,
             message: input.message,
@@ -250,6 +251,12 @@ impl Call<'_> {
             owner: self.caller.owner.clone(),
             labels: self.caller.labels.clone(),
         })
+    }
+
+    /// The flows that wait for the called one.
+    fn callers(&self, scope: &Scope) -> Vec<String> {
+        let own = self.caller.flow.id.clone();
+        scope.callers.iter().cloned().chain([own]).collect()
     }
 
     async fn run(&self, turn: ChildTurn, scope: &Scope) -> Result<ChildOutcome, Error> {
@@ -323,16 +330,10 @@ impl Call<'_> {
         EffectError::Call { flow, session, error }.into()
     }
 
-    /// Too many calls are under way; names their flows.
-    async fn too_deep(&self) -> Error {
-        let mut path = vec![self.flow.to_owned(), self.caller.flow.id.clone()];
-        let mut above = self.caller.parent.clone();
-        while let Some(parent) = above {
-            path.push(parent.flow);
-            let doc = self.children.load(&parent.session).await.ok().flatten();
-            above = doc.and_then(|doc| doc.parent);
-        }
-        path.reverse();
+    /// Too many calls are under way.
+    fn too_deep(&self, scope: &Scope) -> Error {
+        let mut path = self.callers(scope);
+        path.push(self.flow.to_owned());
         let (session, limit) = (self.caller.id.to_string(), self.children.call_depth());
         EffectError::CallDepth { session, limit, path: path.join(" > ") }.into()
     }

@@ -16,6 +16,8 @@ pub(crate) struct ChildTurn {
     pub(crate) flow: String,
     pub(crate) session: SessionId,
     pub(crate) parent: Parent,
+    /// The flows that wait for it, from the outermost one.
+    pub(crate) callers: Vec<String>,
     /// The state with which it begins.
     pub(crate) state: Value,
     /// Makes the turn idempotent: the same one is asked for again when the effect is repeated.

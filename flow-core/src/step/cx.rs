@@ -134,6 +134,8 @@ pub(crate) struct Scope {
     pub(crate) clock: Arc<dyn Clock>,
     /// Runs the sessions that effects begin; nothing for a step that is run outside of a turn.
     pub(crate) children: Option<Arc<dyn Children>>,
+    /// The flows that wait for this one, from the outermost one.
+    pub(crate) callers: Vec<String>,
     /// The document; nothing for a step that is run outside of a turn.
     pub(crate) ledger: Option<Ledger>,
 }

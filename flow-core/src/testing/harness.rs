@@ -81,6 +81,7 @@ impl<F: FlowMeta> StepHarness<F> {
             now: Timestamp::now(),
             clock: Arc::new(SystemClock),
             children: None,
+            callers: Vec::new(),
             ledger: None,
         };
         Self { flow, state: F::State::default(), scope, events }

@@ -137,7 +137,7 @@ async fn while_a_called_flow_asks_the_document_says_so() {
         (Some("begin"), &None, &[][..])
     );
     let json = serde_json::to_value(record).unwrap();
-    assert_eq!(json["call"], serde_json::json!({ "turn": "begin" }));
+    assert_eq!(json["call"], serde_json::json!({ "turn": "begin", "waited": true }));
 }
 
 #[tokio::test]
@@ -192,7 +192,7 @@ async fn a_called_flow_speaks_through_its_model_and_its_cost_counts() {
     }
     assert_eq!(setup.doc().await.usage, TokenUsage::default(), "the call is under way");
     let outcome = setup.say("bye").await.unwrap();
-    assert_eq!(outcome.replies, ["Goodbye."]);
+    assert_eq!(outcome.replies, ["Goodbye.", "talked"]);
     assert_eq!(setup.child().await.usage, TokenUsage::new(20, 4));
     let request = setup.pending().await.remove(0).request_id;
     let delivery = flow_core::engine::Delivery::approve(request);

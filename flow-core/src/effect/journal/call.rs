@@ -36,15 +36,16 @@ impl Journal {
         inner.waiting.insert(place, interrupts);
     }
 
-    /// What the called sessions have said is with the user.
-    pub(crate) fn told(&self) {
+    /// The next commit has what the called sessions have said, and that the run waits.
+    pub(crate) fn pass_on(&self) {
         let mut inner = self.lock();
-        let Inner { records, reached, .. } = &mut *inner;
+        let Inner { records, reached, waiting, .. } = &mut *inner;
         for (place, (_, record)) in records.iter_mut() {
             if let Some(mut call) = record.call.take() {
                 if reached.contains(place) {
                     call.replies.clear();
                 }
+                call.waited |= waiting.contains_key(place);
                 record.call = Some(call).filter(|call| *call != PendingCall::default());
             }
         }
@@ -130,8 +131,7 @@ pub(crate) fn message_request(turn: &str) -> String {
     format!("m{turn}")
 }
 
-/// The id of the request for a call with which a message of the user goes to the called
-/// session, though nobody waits: its last turn has failed, or it was escalated and is released.
+/// The id of the request for a message to the called session of a call that is not over.
 pub(crate) fn under_way(
     session: &str,
     visit: u64,
@@ -139,8 +139,8 @@ pub(crate) fn under_way(
 ) -> Option<String> {
     let prefix = format!("{session}:{visit}:");
     effects.iter().find_map(|(key, record)| {
-        let call = record.call.as_ref().filter(|_| record.outcome.is_none())?;
-        let turn = call.turn.as_ref().filter(|_| record.kind == EffectKind::Call)?;
+        let call = record.call.as_ref().filter(|call| call.waited && record.outcome.is_none())?;
+        let turn = call.turn.as_ref()?;
         let place = key.strip_prefix(&prefix)?.split(':').next()?;
         let at = record.at.as_millis();
         Some(format!("{visit}-{place}-{at:x}{PATH}{}", message_request(turn)))

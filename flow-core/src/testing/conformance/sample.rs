@@ -111,6 +111,7 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
                         message: Some("$yes.".into()),
                         answers: vec![("2-0-1".into(), EffectOutcome::Value(json!({"$a.b": 1})))],
                     }),
+                    waited: true,
                     replies: vec!["Which card?".into()],
                     escalated: true,
                     usage: TokenUsage::new(3, 2),
