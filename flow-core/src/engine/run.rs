@@ -218,6 +218,7 @@ impl<F: Flow> Run<F> {
     /// user's message alone waits as any other step that has asked.
     fn suspend(&mut self, interrupts: Vec<Interrupt>) {
         self.interrupts.clone_from(&interrupts);
+        self.scope.journal.await_calls();
         if let Some(reason) = escalation(&interrupts) {
             self.pause = Some(Outcome::Escalated { reason });
             return;

@@ -36,17 +36,25 @@ impl Journal {
         inner.waiting.insert(place, interrupts);
     }
 
-    /// The next commit has what the called sessions have said, and that the run waits.
+    /// The next commit has what the called sessions have said.
     pub(crate) fn pass_on(&self) {
         let mut inner = self.lock();
-        let Inner { records, reached, waiting, .. } = &mut *inner;
+        let Inner { records, reached, .. } = &mut *inner;
         for (place, (_, record)) in records.iter_mut() {
             if let Some(mut call) = record.call.take() {
                 if reached.contains(place) {
                     call.replies.clear();
                 }
-                call.waited |= waiting.contains_key(place);
                 record.call = Some(call).filter(|call| *call != PendingCall::default());
+            }
+        }
+    }
+
+    /// The next commit has what the run began with, and that it waits.
+    pub(crate) fn await_calls(&self) {
+        for (_, record) in self.lock().records.values_mut() {
+            if let Some(call) = record.call.as_mut().filter(|_| record.outcome.is_none()) {
+                call.waited = true;
             }
         }
     }
