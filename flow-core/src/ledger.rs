@@ -30,6 +30,8 @@ pub(crate) struct Ledger {
     closing: Arc<AtomicBool>,
     /// Whether effects are recorded before they are made.
     record_effects: bool,
+    /// Whether there is a commit before an action runs.
+    commit_begins: bool,
 }
 
 /// What is known for the next commit.
@@ -56,6 +58,7 @@ impl Ledger {
             writer: tokio::sync::Mutex::new(writer),
             closing: Arc::default(),
             record_effects: false,
+            commit_begins: false,
         }
     }
 
@@ -73,6 +76,18 @@ impl Ledger {
     /// Lets [`records_effects`](Self::records_effects) say so.
     pub(crate) fn record_effects(&mut self) {
         self.record_effects = true;
+        self.commit_begins = true;
+    }
+
+    /// Lets [`commits_begins`](Self::commits_begins) say so.
+    pub(crate) fn commit_begins(&mut self) {
+        self.commit_begins = true;
+    }
+
+    /// Whether what a turn has done is committed before an action runs, so that single effects
+    /// of it may be recorded.
+    pub(crate) fn commits_begins(&self) -> bool {
+        self.commit_begins
     }
 
     /// Whether effects are recorded before they are made.

@@ -6,10 +6,10 @@ pub use crate::id::SessionId;
 pub use crate::memory::{MemoryPolicy, SummaryPolicy};
 pub use crate::session::{Migrations, Question, SessionDoc};
 pub use crate::step::{
-    Action, ActionCx, Check, Collect, Confirm, Crossing, Decide, Form, Gate, Prompt, Recovery,
-    Reply, Slot, Step, StepCx,
+    Action, ActionCx, Branches, Check, Collect, Confirm, Crossing, Decide, FailurePolicy, Form,
+    Gate, Prompt, Recovery, Reducers, Reply, Slot, Step, StepCx,
 };
-pub use crate::tool::{ToolCall, ToolCx, ToolOutcome, ToolPolicy, ToolResult};
+pub use crate::tool::{ToolCall, ToolCx, ToolOutcome, ToolPolicy, ToolReplay, ToolResult};
 pub use crate::transition::{Next, Transition};
 
 pub use schemars::JsonSchema;

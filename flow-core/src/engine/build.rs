@@ -193,6 +193,7 @@ impl<F: Flow> FlowSlot<F> {
         let declared = F::steps();
         let checked = flow.define_steps(declared.clone());
         check_steps(&flow, &checked)?;
+        check_reducers(&flow)?;
         if let Some(model) = F::MODEL
             && model.parse::<ModelSelection>().is_err()
         {
@@ -314,6 +315,23 @@ pub(super) fn check_steps<F: Flow>(flow: &F, steps: &Steps<F>) -> Result<(), Bui
         });
     }
     Ok(())
+}
+
+/// Checks that the fields with a reducer exist, where the schema of the state names its fields.
+fn check_reducers<F: Flow>(flow: &F) -> Result<(), BuildError> {
+    let reducers = flow.config_reducers();
+    let schema = schemars::schema_for!(F::State);
+    let Some(fields) = schema.get("properties").and_then(|fields| fields.as_object()) else {
+        return Ok(());
+    };
+    match reducers.fields().find(|field| !fields.contains_key(*field)) {
+        Some(field) => Err(BuildError::Reducer {
+            flow: F::ID.to_owned(),
+            field: field.to_owned(),
+            known: fields.keys().cloned().collect::<Vec<_>>().join(", "),
+        }),
+        None => Ok(()),
+    }
 }
 
 fn check_tools<F: FlowMeta>(

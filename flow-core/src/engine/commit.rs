@@ -130,8 +130,10 @@ impl<F: Flow> Run<F> {
         let doc = self.ledger().doc();
         let begins = doc.revision == 0 || matches!(doc.waiting, Some(Waiting::Message { .. }));
         let begins = begins || !self.scope.unsaved.is_empty();
+        // With `Durability::Turn`, the document may stand at an earlier step.
+        let begins = begins || doc.visit.number != self.visit.number;
         drop(doc);
-        if !begins || !self.ledger().records_effects() {
+        if !begins || !self.ledger().commits_begins() {
             return Ok(());
         }
         let now = self.core.clock.now();

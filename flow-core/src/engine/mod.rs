@@ -40,6 +40,7 @@ use crate::error::{Error, TurnError};
 use crate::flow::{Flow, Graph};
 use crate::id::SessionId;
 use crate::model::ModelCatalog;
+use crate::step::FrameLimits;
 use crate::store::{ListQuery, SessionStore, SessionSummary};
 use crate::time::Clock;
 
@@ -59,7 +60,8 @@ pub enum Durability {
     #[default]
     Crossing,
     /// One commit at the end of the turn. A crash repeats the whole turn. Fit for turns
-    /// without effects on the outside.
+    /// without effects on the outside. A flow with tools that are not to be called again
+    /// ([`ToolReplay::Never`](crate::tool::ToolReplay::Never)) also commits before its actions.
     Turn,
     /// As [`Crossing`](Self::Crossing), and also before an action that a turn begins with, so
     /// that what the user said is kept, and before each [effect](crate::effect) of an action. A crash repeats the step that was running, and the effects that ran; those
@@ -79,6 +81,14 @@ pub struct Limits {
     /// The most crossings of one edge without new input from the user. They are counted
     /// through turns without a message too. Default: 10.
     pub edge_crossings: u32,
+    /// The most effects of an action in one visit, those of steps that run within it included
+    /// until they are over. They stand in the document. Default: 4096.
+    pub effects: usize,
+    /// How many steps may run within each other, the one at which the session stands not
+    /// counted. Default: 8.
+    pub step_depth: u32,
+    /// The most steps that an action runs side by side in one call. Default: 256.
+    pub branches: usize,
     /// The most events that wait for the listener of a turn, as [`TurnHandle`] says.
     /// Default: 1024; at least 1.
     pub events: usize,
@@ -96,6 +106,9 @@ impl Default for Limits {
             message_bytes: 1024 * 1024,
             crossings: 50,
             edge_crossings: 10,
+            effects: 4096,
+            step_depth: 8,
+            branches: 256,
             events: 1024,
             listener_patience: Duration::from_secs(5),
             call_depth: 8,
@@ -123,6 +136,31 @@ impl Limits {
     pub fn edge_crossings(mut self, crossings: u32) -> Self {
         self.edge_crossings = crossings;
         self
+    }
+
+    /// Sets [`effects`](Self::effects).
+    #[must_use]
+    pub fn effects(mut self, effects: usize) -> Self {
+        self.effects = effects;
+        self
+    }
+
+    /// Sets [`step_depth`](Self::step_depth).
+    #[must_use]
+    pub fn step_depth(mut self, steps: u32) -> Self {
+        self.step_depth = steps;
+        self
+    }
+
+    /// Sets [`branches`](Self::branches).
+    #[must_use]
+    pub fn branches(mut self, steps: usize) -> Self {
+        self.branches = steps;
+        self
+    }
+
+    pub(crate) fn frames(&self) -> FrameLimits {
+        FrameLimits { depth: self.step_depth, branches: self.branches }
     }
 
     /// Sets [`events`](Self::events).

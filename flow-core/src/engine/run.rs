@@ -22,7 +22,7 @@ use crate::outcome::Outcome;
 use crate::session::{Interrupt, MAIN_MEMORY, PathEntry, Question, Waiting};
 use crate::step::recall;
 use crate::step::{
-    ActionCx, Arrival, DynStep, Effect, Kind, Ran, Scope, Speaker, StepCx, arrive, dispatch, read,
+    ActionCx, Arrival, DynStep, Effect, Kind, Ran, Scope, StepCx, arrive, dispatch, read,
     run_until_stuck,
 };
 use crate::transition::{Payload, Transition};
@@ -56,8 +56,6 @@ pub(super) struct Run<F: Flow> {
     created: bool,
     /// Whether the current step is still to be told that it was taken up again.
     restored: bool,
-    /// The models of the steps, by their place in the registry.
-    pub(super) speakers: Vec<Option<Speaker>>,
     /// The caller's id of the turn.
     pub(super) turn_id: Option<String>,
     /// What an action began its run with.
@@ -109,7 +107,6 @@ impl<F: Flow> Run<F> {
             crossings: 0,
             created,
             restored: false,
-            speakers: Vec::new(),
             turn_id: None,
             before: None,
         };
@@ -164,7 +161,8 @@ impl<F: Flow> Run<F> {
     pub(super) fn set_voice(&mut self) {
         let info = self.steps.at(self.cursor).info();
         self.scope.namespace = info.memory.unwrap_or(MAIN_MEMORY);
-        self.scope.speaker = self.speakers.get(self.cursor).cloned().flatten();
+        let speaker = self.scope.speakers.get(self.cursor);
+        self.scope.speaker = speaker.and_then(|(_, speaker)| speaker.clone());
     }
 
     /// Keeps a message in the memory of the current step.
@@ -294,7 +292,7 @@ impl<F: Flow> Run<F> {
             }
             if !self.visit.entered {
                 let visit = self.visit.number;
-                self.scope.events.emit(|| Event::StepEnter { step: name, visit });
+                self.scope.events.emit(|| Event::StepEnter { step: name, visit, level: 0 });
                 self.arrive().await?;
                 self.visit.entered = true;
                 self.record_path();
@@ -390,6 +388,7 @@ impl<F: Flow> Run<F> {
 
     /// Does what a transition says.
     async fn act(&mut self, transition: Transition) -> Result<(), Failure> {
+        self.changes.path.append(&mut self.scope.entered);
         let suspends = matches!(transition, Transition::Suspend);
         if !suspends {
             self.scope.drop_round();
@@ -473,7 +472,7 @@ impl<F: Flow> Run<F> {
         step.exit(&mut cx).await.map_err(Failure::Step)?;
         self.flush_effects();
         let step = self.scope.step.clone();
-        self.scope.events.emit(|| Event::StepExit { step });
+        self.scope.events.emit(|| Event::StepExit { step, level: 0 });
         Ok(())
     }
 
@@ -483,18 +482,15 @@ impl<F: Flow> Run<F> {
         let step = self.scope.step.clone();
         let mut said = 0;
         for effect in std::mem::take(&mut self.scope.effects) {
-            let effect = match effect {
-                // Notes last until the turn ends, so they are left anew.
-                Effect::Note(_) => effect,
-                Effect::Once(effect) => *effect,
-                Effect::Relay { .. } => effect,
-                effect => {
-                    said += 1;
-                    if said <= self.scope.said {
-                        continue;
-                    }
-                    effect
+            if effect.is_counted() {
+                said += 1;
+                if said <= self.scope.said {
+                    continue;
                 }
+            }
+            let effect = match effect {
+                Effect::Once(effect) => *effect,
+                effect => effect,
             };
             let step = step.clone();
             match effect {

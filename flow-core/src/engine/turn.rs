@@ -10,12 +10,12 @@ use tracing::Instrument as _;
 
 use super::build::{FlowSlot, check_steps};
 use super::call;
-use super::delivery::{MAX_SIGNAL_ID_BYTES, SIGNAL_TURN, answer};
+use super::delivery::{MAX_SIGNAL_ID_BYTES, SIGNAL_TURN, answer, pending};
 use super::lease::Held;
 use super::restore::{find_step, keep, migrate, new_doc, supersede};
 use super::run::Run;
 use super::{Core, Durability, Engine, TurnOutcome, TurnRequest};
-use crate::effect::Journal;
+use crate::effect::{Journal, Place};
 use crate::error::{Error, IdError, SessionError, StepError, StoreError, TurnError};
 use crate::event::Event;
 use crate::flow::{Flow, InitCx, Restore, StepInfo, Steps, digest};
@@ -27,8 +27,9 @@ use crate::outcome::Outcome;
 use crate::panic::catch_panic;
 use crate::session::{Delta, EffectOutcome, ErrorRecord, MAIN_MEMORY, SessionDoc, Status, Waiting};
 use crate::step::recall::Recall;
-use crate::step::{EventSink, Models, Scope, Speaker};
+use crate::step::{EventSink, Models, Reducers, Scope, Speaker};
 use crate::store::{Grant, OpenRequest, Opened};
+use crate::tool::ToolReplay;
 
 /// Runs a turn, tells its events, and gives the session back whatever happens.
 pub(super) async fn run<F: Flow>(
@@ -205,8 +206,9 @@ struct Prepared<F: Flow> {
     flow: F,
     steps: Steps<F>,
     models: Models,
-    speakers: Vec<Option<Speaker>>,
+    speakers: Arc<[(Arc<str>, Option<Speaker>)]>,
     recall: Recall,
+    reducers: Arc<Reducers>,
     digest: Arc<str>,
     context: Map<String, Value>,
     turn: Arc<str>,
@@ -232,7 +234,7 @@ fn find_speakers<F: Flow>(
     models: &Models,
     flow: &F,
     steps: &Steps<F>,
-) -> Result<Vec<Option<Speaker>>, TurnError> {
+) -> Result<Arc<[(Arc<str>, Option<Speaker>)]>, TurnError> {
     let refuse = |place: String, error: ModelError| TurnError::Model {
         flow: F::ID.to_owned(),
         place,
@@ -258,7 +260,8 @@ fn find_speakers<F: Flow>(
         let speaker = models.find(config);
         speaker.map(Some).map_err(|error| refuse(format!("step `{}`", info.name), error))
     };
-    steps.iter().map(|entry| of_step(entry.info())).collect()
+    let steps = steps.iter().map(|entry| entry.info());
+    steps.map(|info| Ok((info.name.clone(), of_step(info)?))).collect()
 }
 
 /// Reads the memory policy of a flow, and finds the model that it names for summaries.
@@ -306,6 +309,7 @@ async fn prepare<F: Flow>(
     let models = Models::begin(core.models.clone(), flow.config_call_policy());
     let speakers = find_speakers(&models, &flow, &steps)?;
     let recall = find_recall(&models, &flow)?;
+    let reducers = Arc::new(flow.config_reducers());
     let closing = Arc::default();
     Ok(Prepared {
         slot,
@@ -314,6 +318,7 @@ async fn prepare<F: Flow>(
         models,
         speakers,
         recall,
+        reducers,
         digest,
         context,
         turn,
@@ -337,6 +342,7 @@ async fn work<F: Flow>(
         models,
         speakers,
         recall,
+        reducers,
         digest,
         context,
         turn,
@@ -395,6 +401,8 @@ async fn work<F: Flow>(
     ledger.on_closing(closing);
     if core.durability == Durability::Effect {
         ledger.record_effects();
+    } else if slot.tools.iter().any(|tool| tool.replay == ToolReplay::Never) {
+        ledger.commit_begins();
     }
     if let Some(reason) = &ledger.doc().ended {
         let reason = reason.clone();
@@ -422,15 +430,12 @@ async fn work<F: Flow>(
     // A turn that is sent again goes on from its last crossing: what the user said is in the
     // history already, and steps that have read it do not read it again.
     let resumed = request.turn_id.is_some() && doc.visit.turn == request.turn_id;
-    let pending = match &doc.waiting {
-        Some(Waiting::Interrupts { pending }) => pending.clone(),
-        _ => Vec::new(),
-    };
+    let pending = pending(&doc).to_vec();
     call::take_message(&mut request, &pending);
     let delivery = request.delivery.as_ref().filter(|_| !resumed);
     let settled = if resumed { &[][..] } else { &request.answers };
     let heard = request.message.as_deref().filter(|_| !resumed);
-    let answers = answer(session.as_str(), &pending, delivery, settled, heard, now);
+    let answers = answer(&doc, delivery, settled, heard, now);
     let mut answers = answers.map_err(Error::from)?;
     let hears = call::hears(&doc);
     let parked = matches!(doc.waiting, Some(Waiting::Escalation { .. })) && !request.releases;
@@ -455,7 +460,7 @@ async fn work<F: Flow>(
         message = Some(said.clone());
         last_message.clone_from(&message);
     }
-    let journal = Arc::new(Journal::default());
+    let journal = Arc::new(Journal::new(core.limits.effects));
     let visit = (session.as_str(), doc.visit.number, name.clone());
     // What a run did that began in its turn, with a message that is not in the document, says
     // nothing about a run without it.
@@ -486,9 +491,13 @@ async fn work<F: Flow>(
         step: name,
         visit,
         journal,
+        frame: Place::default(),
+        level: 0,
+        current: None,
+        limits: core.limits.frames(),
         interrupts: Vec::new(),
         round,
-        unrecorded: AtomicBool::new(false),
+        unrecorded: Arc::default(),
         last_message,
         message,
         asked_fields,
@@ -497,23 +506,25 @@ async fn work<F: Flow>(
         said: said_before,
         notes: Vec::new(),
         context: merged,
-        tools,
+        tools: tools.into(),
         models,
+        speakers,
         speaker: None,
         namespace: MAIN_MEMORY,
         recall,
+        reducers,
         unsaved: Vec::new(),
         usage: TokenUsage::default(),
         events: events.clone(),
         now,
         clock: core.clock.clone(),
         children: Some(Arc::new(Engine { core: core.clone() })),
+        ledger: Some(Arc::new(ledger)),
+        entered: Vec::new(),
         callers: request.callers,
-        ledger: Some(ledger),
     };
     let mut run = Run::new(core.clone(), flow, steps, digest, cursor, scope, created)?;
     run.turn_id = turn_id;
-    run.speakers = speakers;
     run.set_voice();
     if goes_on {
         run.keep_edges();

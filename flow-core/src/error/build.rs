@@ -55,6 +55,19 @@ pub enum BuildError {
         /// The steps that exist.
         known: String,
     },
+    /// A reducer is for a field that the shared state does not have.
+    #[error(
+        "flow `{flow}`: `config_reducers` has one for the field `{field}`, which the state does not \
+         have: {known}"
+    )]
+    Reducer {
+        /// The flow.
+        flow: String,
+        /// The field.
+        field: String,
+        /// The fields that exist.
+        known: String,
+    },
     /// Two tools that one step can call have one name.
     #[error(
         "flow `{flow}`: {place} offers two tools named `{tool}`: rename one with `#[tool(name = \"..\")]`"
@@ -168,6 +181,7 @@ impl BuildError {
             Self::Migration { .. } => "invalid-migration",
             Self::Model { .. } => "invalid-model",
             Self::Name { .. } => "invalid-name",
+            Self::Reducer { .. } => "unknown-field",
             Self::NoStore => "no-store",
         }
     }

@@ -18,7 +18,7 @@ mod tool;
 mod turn;
 
 pub use build::BuildError;
-pub use effect::{Divergence, EffectError};
+pub use effect::{Divergence, Doubt, EffectError};
 pub use id::IdError;
 pub use session::SessionError;
 pub use step::{Result, StepError};

@@ -11,7 +11,7 @@ use crate::id::SessionId;
 use crate::memory::MemoryPolicy;
 use crate::model::{CallPolicy, ModelConfig, ModelError, ModelSelection};
 use crate::session::{Interrupt, Migrations, SessionDoc};
-use crate::step::{ActionCx, Recovery, StepCx};
+use crate::step::{ActionCx, Recovery, Reducers, StepCx};
 use crate::tool::ToolDefinition;
 use crate::transition::Transition;
 
@@ -45,6 +45,14 @@ pub trait Flow: FlowMeta {
     /// and when it is summarised.
     fn config_memory(&self) -> MemoryPolicy {
         MemoryPolicy::default()
+    }
+
+    /// How the writes of steps that an action runs side by side to one field of the shared state
+    /// become one. Default: such writes are a conflict.
+    ///
+    /// A field that the state does not have is an error when the engine is built.
+    fn config_reducers(&self) -> Reducers {
+        Reducers::new()
     }
 
     /// Prepares the flow for a turn: opens connections, reads the context. Nothing of the

@@ -25,7 +25,7 @@ pub use doc::{
     Waiting,
 };
 pub use doc::{FORMAT, MAIN_MEMORY, PATH_WINDOW, TURN_WINDOW};
-pub use effect::{EffectKind, EffectOutcome, EffectRecord};
+pub use effect::{EffectKind, EffectOutcome, EffectRecord, FrameRecord};
 pub use interrupt::{Display, Interrupt, Operation};
 pub use migration::Migrations;
 pub use parent::{Parent, Relation};

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::action_cx::{Waiting, read};
 use super::child::{ChildOutcome, ChildTurn};
 use super::{ActionCx, Children, Effect, FlowMeta, Scope};
-use crate::effect::{Begun, message_request};
+use crate::effect::{Begun, Place, message_request};
 use crate::error::{EffectError, Error, Result, SessionError, StepError, StoreError};
 use crate::event::Event;
 use crate::id::SessionId;
@@ -116,6 +116,13 @@ impl<F: FlowMeta> ActionCx<'_, F> {
     }
 }
 
+/// Passes on what called sessions have said at a place, or within the step at that place, and an
+/// earlier run that has failed could not pass on.
+pub(super) fn relay_untold(scope: &mut Scope, place: &Place) {
+    let untold = scope.journal.call(place).replies.into_iter();
+    scope.effects.extend(untold.map(|text| Effect::Relay { text, heard: false }));
+}
+
 /// A call of a flow.
 struct Call<'a> {
     children: &'a dyn Children,
@@ -135,7 +142,8 @@ async fn call(scope: &mut Scope, flow: &str, state: Value) -> Result<(Value, Str
         return Err(StepError::terminal(reason));
     };
     let begun = scope.begin(EffectKind::Call, flow, Some(&state))?;
-    let (Begun::Fresh { place, .. } | Begun::Replayed(place, _)) = begun;
+    let (Begun::Fresh { place, .. } | Begun::Replayed { place, .. }) = &begun;
+    let place = place.clone();
     let call = Call {
         children: &*children,
         session: child_id(scope, &place.to_string(), flow, &state),
@@ -144,29 +152,24 @@ async fn call(scope: &mut Scope, flow: &str, state: Value) -> Result<(Value, Str
         flow,
     };
     let journal = scope.journal.clone();
-    let mut progress = journal.call(place);
-    // An earlier run has failed before it could pass that on.
-    let untold = progress.replies.iter().cloned();
-    scope.effects.extend(untold.map(|text| Effect::Relay { text, heard: false }));
-    if let Begun::Replayed(_, outcome) = begun {
+    let mut progress = journal.call(&place);
+    relay_untold(scope, &place);
+    if let Begun::Replayed { outcome, .. } = begun {
         return match outcome {
             EffectOutcome::Value(value) => call.read(value),
             EffectOutcome::Error(error) => Err(call.failed(error).into()),
         };
     }
-    let running = journal.run();
+    let running = journal.run(&place);
     if call.parent.depth > children.call_depth() {
         return Err(call.too_deep(scope).into());
     }
     let fail = |error: ErrorRecord| {
-        journal.finish(place, EffectOutcome::Error(error.clone()));
+        journal.finish(&place, EffectOutcome::Error(error.clone()));
         Err(call.failed(error).into())
     };
     scope.events.ready().await;
-    if let Err(error) = scope.record_effects().await {
-        journal.break_off(error);
-        return pending().await;
-    }
+    scope.record_effects(false).await;
     if let Some(turn) = call.next_turn(&progress, state, scope) {
         let id = turn.turn_id.clone();
         match call.run(turn, scope).await {
@@ -178,7 +181,7 @@ async fn call(scope: &mut Scope, flow: &str, state: Value) -> Result<(Value, Str
                 progress.replies.extend(replies);
                 progress.turn = Some(id);
                 progress.input = None;
-                journal.set_call(place, progress.clone());
+                journal.set_call(&place, progress.clone());
                 if let Outcome::HandedOff { to } = outcome {
                     return fail(ErrorRecord::of_step(&StepError::terminal(format!(
                         "it handed off to `{to}`; a called flow has to come back to its caller"
@@ -208,16 +211,16 @@ async fn call(scope: &mut Scope, flow: &str, state: Value) -> Result<(Value, Str
     if let Some(reason) = called.ended {
         let usage = called.usage;
         let progress = PendingCall { replies: progress.replies, usage, ..PendingCall::default() };
-        journal.set_call(place, progress);
+        journal.set_call(&place, progress);
         let value = json!({ "state": called.state, "reason": reason });
-        journal.finish(place, EffectOutcome::Value(value));
+        journal.finish(&place, EffectOutcome::Value(value));
         return Ok((called.state, reason, call.session));
     }
     progress.escalated = matches!(called.waiting, Some(session::Waiting::Escalation { .. }));
     let turn = progress.turn.clone().unwrap_or_default();
-    journal.set_call(place, progress);
-    journal.wait_for_call(place, call.waits_for(&turn, called));
-    let _waiting = Waiting(&journal, place);
+    journal.set_call(&place, progress);
+    journal.wait_for_call(&place, call.waits_for(&turn, called));
+    let _waiting = Waiting(&journal, &place);
     drop(running);
     // The engine puts the action aside and runs it again with what has come.
     pending().await

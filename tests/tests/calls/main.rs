@@ -7,6 +7,7 @@ mod failures;
 mod sessions;
 mod waits;
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -18,6 +19,7 @@ use flow_core::model::ModelCatalog;
 use flow_core::model::scripted::ScriptedModel;
 use flow_core::prelude::*;
 use flow_core::session::{Interrupt, SessionDoc, Waiting};
+use flow_core::step::Branches;
 use flow_core::store::SessionStore;
 use flow_core::store::memory::MemoryStore;
 use flow_core::testing::ManualClock;
@@ -63,12 +65,13 @@ impl World {
 /// | `table` | calls `Table`, which asks two questions |
 /// | `talk` | calls `Talk`, which speaks through a model |
 /// | `missing` | calls a flow that is not registered |
+/// | `step[..]`, `steps[..\|..]` | runs a step within the action that does so, several side by side |
 /// | `dive` | calls this flow with the word `dive` |
 /// | `charge:n`, `say:x` | calls a tool, says something |
 /// | `approve`, `both`, `sleep:n`, `signal` | waits for one or two of these |
 /// | `escalate`, `fail`, `break` | does so unless the world works |
 /// | `stall` | never comes back unless the world works |
-#[flow(id = "script", steps(Act), state = Shared, tools)]
+#[flow(id = "script", steps(Act, Inner), state = Shared, tools)]
 #[derive(Clone, Default)]
 struct Script {
     world: World,
@@ -117,9 +120,50 @@ impl Action for Act {
 
     async fn run(&mut self, cx: &mut ActionCx<'_, Script>) -> Result<ActNext> {
         let called = !cx.state.words.is_empty();
-        let text =
-            if called { cx.state.words.clone() } else { cx.take_message().unwrap_or_default() };
-        for word in split(&text) {
+        let said = cx.take_message().unwrap_or_default();
+        let text = if called { cx.state.words.clone() } else { said };
+        let mut results = Vec::new();
+        if let Some(reason) = play(&text, cx, &mut results).await? {
+            return Ok(ActNext::Escalate(reason));
+        }
+        cx.state.results.extend(results);
+        if called { Ok(ActNext::End("done".into())) } else { Ok(ActNext::Stay) }
+    }
+}
+
+/// A step within the action, which does what its words say.
+#[step(action, input = String, next(end))]
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+struct Inner {
+    words: String,
+    results: Vec<String>,
+}
+
+impl Action for Inner {
+    type Flow = Script;
+
+    async fn on_enter(&mut self, words: String, _: &mut StepCx<'_, Script>) -> Result<()> {
+        self.words = words;
+        Ok(())
+    }
+
+    async fn run(&mut self, cx: &mut ActionCx<'_, Script>) -> Result<InnerNext> {
+        let words = self.words.clone();
+        play(&words, cx, &mut self.results).await?;
+        Ok(InnerNext::End("done".into()))
+    }
+}
+
+type Playing<'a> = Pin<Box<dyn Future<Output = Result<Option<String>>> + Send + 'a>>;
+
+/// Does what the words say. Comes back early with a reason to escalate.
+fn play<'a>(
+    text: &'a str,
+    cx: &'a mut ActionCx<'_, Script>,
+    results: &'a mut Vec<String>,
+) -> Playing<'a> {
+    Box::pin(async move {
+        for word in split(text) {
             let (name, rest) = word.split_once(['[', ':']).unwrap_or((&word, ""));
 
             let inner = || Shared { words: inner_words(&word), results: Vec::new() };
@@ -127,12 +171,29 @@ impl Action for Act {
                 "call" => {
                     let done = Box::pin(cx.call_flow::<Script>(inner())).await?;
                     cx.say(format!("{}: {}", done.reason, done.state.results.join(", ")));
-                    cx.state.results.extend(done.state.results);
+                    results.extend(done.state.results);
                 }
                 "try" => match Box::pin(cx.call_flow::<Script>(inner())).await {
                     Ok(done) => cx.say(format!("{} after all", done.reason)),
                     Err(error) => cx.say(format!("went without it: {}", error.code())),
                 },
+                "step" => {
+                    let inner: Inner = cx.run_step(inner_words(&word)).await?;
+                    results.extend(inner.results);
+                }
+                "steps" => {
+                    let mut branches = Branches::new();
+                    let words = inner_words(&word);
+                    let keys: Vec<_> = words
+                        .split('|')
+                        .map(|words| branches.add::<Inner>(words.to_owned()))
+                        .collect();
+                    let mut ended = cx.run_steps(branches).await?;
+                    for key in keys {
+                        results.extend(ended.take(key)?.results);
+                    }
+                    cx.say(results.join(", "));
+                }
                 "dive" => {
                     let again = Shared { words: "dive".into(), results: Vec::new() };
                     Box::pin(cx.call_flow::<Script>(again)).await?;
@@ -142,7 +203,7 @@ impl Action for Act {
                     let done = cx.call_flow::<Table>(order).await?;
                     let Order { guests, time, .. } = done.state;
                     cx.say(format!("{}: {guests} at {time}", done.reason));
-                    cx.state.results.push(format!("table for {guests}"));
+                    results.push(format!("table for {guests}"));
                 }
                 "talk" => {
                     let done = cx.call_flow::<Talk>(()).await?;
@@ -153,12 +214,12 @@ impl Action for Act {
                 }
                 "charge" => {
                     let receipt = cx.tool(Charge { cents: rest.parse()? }).await?;
-                    cx.state.results.push(receipt);
+                    results.push(receipt);
                 }
                 "say" => cx.say(rest),
                 "approve" => {
                     let by = cx.approve("may I?").await?.by;
-                    cx.state.results.push(format!("approved by {}", by.unwrap_or_default()));
+                    results.push(format!("approved by {}", by.unwrap_or_default()));
                 }
                 "both" => {
                     let (first, second) = futures_util::join!(
@@ -166,15 +227,15 @@ impl Action for Act {
                         cx.approve("second").decision(),
                     );
                     let decided = (first?.is_approved(), second?.is_approved());
-                    cx.state.results.push(format!("{decided:?}"));
+                    results.push(format!("{decided:?}"));
                 }
                 "sleep" => cx.sleep(std::time::Duration::from_secs(rest.parse()?)).await?,
                 "signal" => {
                     let paid: u32 = cx.signal("paid").await?;
-                    cx.state.results.push(format!("paid {paid}"));
+                    results.push(format!("paid {paid}"));
                 }
                 "escalate" if !cx.flow.world.works() => {
-                    return Ok(ActNext::Escalate("a person has to look".into()));
+                    return Ok(Some("a person has to look".into()));
                 }
                 "fail" if !cx.flow.world.works() => {
                     cx.flow.world.attempts.fetch_add(1, Ordering::Relaxed);
@@ -190,8 +251,8 @@ impl Action for Act {
                 _ => {}
             }
         }
-        if called { Ok(ActNext::End("done".into())) } else { Ok(ActNext::Stay) }
-    }
+        Ok(None)
+    })
 }
 
 fn inner_words(word: &str) -> String {

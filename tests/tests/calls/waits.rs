@@ -147,6 +147,47 @@ async fn an_escalation_is_released_without_a_message_too() {
     assert_eq!(setup.go_on().await.unwrap().replies, ["done: receipt for 1"]);
 }
 
+#[tokio::test]
+async fn steps_within_an_action_call_flows_too() {
+    for durability in DURABILITIES {
+        let setup = setup_on(Arc::new(MemoryStore::new()), durability, ScriptedModel::new());
+        let first = setup.say("say:a step[say:b table charge:1 approve] say:c").await.unwrap();
+        assert_eq!(first.replies, ["a", "b", "For how many?"]);
+        assert_eq!(setup.say("4").await.unwrap().replies, ["At noon or in the evening?"]);
+        let asked = setup.say("noon").await.unwrap();
+        assert_eq!(asked.replies, ["Thank you, Ada.", "reserved: 4 at noon"]);
+        let [request] = asked.interrupts() else { panic!("{asked:?}") };
+        let delivery = Delivery::approve(&request.request_id);
+        let outcome = setup.engine.deliver(session(), delivery).await.unwrap();
+        assert_eq!(outcome.replies, ["c"]);
+        let said = history(&setup.doc().await);
+        assert_eq!(said.len(), 10, "{said:?}");
+        assert_eq!(setup.world.take_charges().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn calls_side_by_side_wait_at_once_and_are_answered_in_any_order() {
+    for first in [0, 1] {
+        let setup = setup();
+        let text = "steps[call[say:a approve charge:1]|call[say:b approve charge:2]|charge:3]";
+        let outcome = setup.say(text).await.unwrap();
+        assert_eq!(outcome.replies, ["a", "b"]);
+        let both: Vec<Interrupt> = outcome.interrupts().to_vec();
+        assert_eq!(both.iter().filter(|i| i.path == ["script"]).count(), 2, "{both:?}");
+        let approve = Delivery::approve(&both[first].request_id);
+        let outcome = setup.engine.deliver(session(), approve).await.unwrap();
+        assert_eq!(outcome.interrupts(), [both[1 - first].clone()]);
+        let approve = Delivery::approve(&both[1 - first].request_id);
+        let (last, done) = (outcome, setup.engine.deliver(session(), approve).await.unwrap());
+        let told: Vec<String> = last.replies.into_iter().chain(done.replies).collect();
+        let of = |n: u32| format!("done: approved by , receipt for {n}");
+        let all = "approved by , receipt for 1, approved by , receipt for 2, receipt for 3";
+        assert_eq!(told, [of(1), of(2), all.to_owned()]);
+        assert_eq!(setup.world.take_charges().len(), 3);
+    }
+}
+
 impl Setup {
     async fn child_of_depth(&self, depth: u32) -> SessionDoc {
         let mut called = self.called().await;

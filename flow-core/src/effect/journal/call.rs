@@ -13,27 +13,27 @@ const PATH: char = '/';
 
 impl Journal {
     /// How far the call at a place has come.
-    pub(crate) fn call(&self, place: Place) -> PendingCall {
+    pub(crate) fn call(&self, place: &Place) -> PendingCall {
         let inner = self.lock();
-        let record = inner.records.get(&place);
+        let record = inner.records.get(place);
         record.and_then(|(_, record)| record.call.clone()).unwrap_or_default()
     }
 
     /// Records how far the call at a place has come.
-    pub(crate) fn set_call(&self, place: Place, call: PendingCall) {
-        if let Some((_, record)) = self.lock().records.get_mut(&place) {
+    pub(crate) fn set_call(&self, place: &Place, call: PendingCall) {
+        if let Some((_, record)) = self.lock().records.get_mut(place) {
             record.call = Some(call).filter(|call| *call != PendingCall::default());
         }
     }
 
     /// The run waits for what a called session waits for.
-    pub(crate) fn wait_for_call(&self, place: Place, mut interrupts: Vec<Interrupt>) {
+    pub(crate) fn wait_for_call(&self, place: &Place, mut interrupts: Vec<Interrupt>) {
         let mut inner = self.lock();
         let call = inner.request_id(place);
         for interrupt in &mut interrupts {
             interrupt.request_id = format!("{call}{PATH}{}", interrupt.request_id);
         }
-        inner.waiting.insert(place, interrupts);
+        inner.waiting.insert(place.clone(), interrupts);
     }
 
     /// The next commit has what the called sessions have said.
@@ -53,7 +53,8 @@ impl Journal {
     /// The next commit has what the run began with, and that it waits.
     pub(crate) fn await_calls(&self) {
         for (_, record) in self.lock().records.values_mut() {
-            if let Some(call) = record.call.as_mut().filter(|_| record.outcome.is_none()) {
+            let calls = record.kind == EffectKind::Call && record.outcome.is_none();
+            if let Some(call) = record.call.as_mut().filter(|_| calls) {
                 call.waited = true;
             }
         }
@@ -96,6 +97,19 @@ impl Inner {
             spent += call.usage;
         }
         spent
+    }
+
+    /// What is left of the calls within a step, as their records go: it is that step's.
+    pub(super) fn absorb_calls(&self, frame: &Place) -> Option<PendingCall> {
+        let own = self.records.get(frame).and_then(|(_, record)| record.call.clone());
+        let mut left = own.unwrap_or_default();
+        for (place, (_, record)) in &self.records {
+            if let Some(call) = record.call.as_ref().filter(|_| place.is_within(frame)) {
+                left.usage += call.usage;
+                left.replies.extend(call.replies.iter().cloned());
+            }
+        }
+        Some(left).filter(|left| *left != PendingCall::default())
     }
 
     /// The calls whose failures nobody has handled go on where the called sessions stand.

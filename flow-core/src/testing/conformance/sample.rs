@@ -98,6 +98,7 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
                 let mut record = EffectRecord::tool("book", time(1_500));
                 record.arguments = Some("0123".into());
                 record.due = Some(time(9_000));
+                record.once = true;
                 record.outcome = Some(EffectOutcome::Value(json!({"id": u64::MAX})));
                 record
             }),
