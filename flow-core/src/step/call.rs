@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::action_cx::{Waiting, read};
 use super::child::{ChildOutcome, ChildTurn};
 use super::{ActionCx, Children, Effect, FlowMeta, Scope};
-use crate::effect::{Begun, Place, message_request};
+use crate::effect::{Begun, message_request};
 use crate::error::{EffectError, Error, Result, SessionError, StepError, StoreError};
 use crate::event::Event;
 use crate::id::SessionId;
@@ -116,13 +116,6 @@ impl<F: FlowMeta> ActionCx<'_, F> {
     }
 }
 
-/// Passes on what called sessions have said at a place, or within the step at that place, and an
-/// earlier run that has failed could not pass on.
-pub(super) fn relay_untold(scope: &mut Scope, place: &Place) {
-    let untold = scope.journal.call(place).replies.into_iter();
-    scope.effects.extend(untold.map(|text| Effect::Relay { text, heard: false }));
-}
-
 /// A call of a flow.
 struct Call<'a> {
     children: &'a dyn Children,
@@ -153,7 +146,9 @@ async fn call(scope: &mut Scope, flow: &str, state: Value) -> Result<(Value, Str
     };
     let journal = scope.journal.clone();
     let mut progress = journal.call(&place);
-    relay_untold(scope, &place);
+    // An earlier run has failed before it could pass that on.
+    let untold = progress.replies.iter().cloned();
+    scope.effects.extend(untold.map(|text| Effect::Relay { text, heard: false }));
     if let Begun::Replayed { outcome, .. } = begun {
         return match outcome {
             EffectOutcome::Value(value) => call.read(value),

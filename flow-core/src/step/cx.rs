@@ -91,6 +91,11 @@ impl Effect {
         matches!(self, Self::Relay { .. })
     }
 
+    /// Whether a called session has said it, as [`Scope::said`] records it.
+    pub(crate) fn is_recorded_relay(effect: &Value) -> bool {
+        effect.get("relay").is_some()
+    }
+
     /// Whether it shows what tools have done for a model.
     pub(crate) fn is_round(&self) -> bool {
         match self {

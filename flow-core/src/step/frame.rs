@@ -1,7 +1,6 @@
 use serde_json::Value;
 
 use super::action_cx::{Wait, outcome_of, read};
-use super::call::relay_untold;
 use super::recall::Recall;
 use super::{Arrival, DynStep, Effect, FlowMeta, Scope, StepCx, arrive, dispatch};
 use crate::effect::{Begun, Journal, Place};
@@ -81,9 +80,7 @@ impl Scope {
 
     /// What the step has done to the conversation, as it is recorded.
     pub(super) fn said(&self) -> Result<Vec<Value>> {
-        // What a called session has said the record of its call has.
-        let own = self.effects.iter().filter(|effect| !effect.is_relay());
-        Ok(own.map(serde_json::to_value).collect::<Result<_, _>>()?)
+        Ok(self.effects.iter().map(serde_json::to_value).collect::<Result<_, _>>()?)
     }
 
     /// Drops what a step that has failed was to say, but what the user was told already.
@@ -177,18 +174,30 @@ pub(super) fn replay<F: FlowMeta>(
     outcome: EffectOutcome,
 ) -> Result<Value> {
     let record = cx.scope.journal.frame(place).unwrap_or_default();
-    redo(cx, name, &record)?;
-    relay_untold(cx.scope, place);
+    redo(cx, name, place, &record)?;
     outcome_of(outcome)?;
     Ok(record.fields)
 }
 
-fn redo<F: FlowMeta>(cx: &mut StepCx<'_, F>, name: &str, record: &FrameRecord) -> Result<()> {
+fn redo<F: FlowMeta>(
+    cx: &mut StepCx<'_, F>,
+    name: &str,
+    place: &Place,
+    record: &FrameRecord,
+) -> Result<()> {
     if let Some(state) = &record.state {
         *cx.state = read(name, state.clone())?;
     }
+    // What called sessions have said is done once, unless that run could not pass it on.
+    let untold = cx.scope.journal.has_untold(place);
     for said in &record.said {
-        cx.scope.effects.push(read(name, said.clone())?);
+        match read(name, said.clone())? {
+            Effect::Relay { .. } if !untold => {}
+            Effect::Relay { text, .. } => {
+                cx.scope.effects.push(Effect::Relay { text, heard: false });
+            }
+            effect => cx.scope.effects.push(effect),
+        }
     }
     Ok(())
 }
@@ -207,8 +216,7 @@ pub(super) async fn run<F: FlowMeta>(
     let kept = cx.scope.journal.frame(&place);
     let mut waits = kept.is_some();
     if let Some(record) = kept {
-        redo(cx, &name, &record)?;
-        relay_untold(cx.scope, &place);
+        redo(cx, &name, &place, &record)?;
         cx.scope.asked = record.asked;
         cx.scope.asked_fields = record.asked_fields;
         step.load(record.fields).map_err(|misfit| {

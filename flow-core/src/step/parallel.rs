@@ -1,5 +1,4 @@
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
@@ -15,7 +14,7 @@ use super::action_cx::read;
 use super::driver::make;
 use super::frame::{self, replay};
 use super::reducer::reduce;
-use super::{DynStep, FlowMeta, HasStep, Scope, Step, StepCx, StepKind};
+use super::{DynStep, Effect, FlowMeta, HasStep, Scope, Step, StepCx, StepKind};
 use crate::effect::{Begun, Journal, Place, Running};
 use crate::error::{EffectError, Error, Result, StepError};
 use crate::model::TokenUsage;
@@ -327,7 +326,16 @@ pub(super) async fn run<F: FlowMeta>(
         }
         drive(tasks, &journal, limit, policy, grace).await
     };
+    let done: BTreeSet<Place> = (0..)
+        .zip(&tasks)
+        .filter_map(|(index, task)| task.as_ref().map(|_| place.within(index)))
+        .collect();
     let published = publish(around.scope, &names, tasks, policy, &before);
+    if published.is_ok() {
+        // It is part of what the branches have said.
+        let mut costs = around.costs.lock().unwrap_or_else(PoisonError::into_inner);
+        costs.2.retain(|place, _| !done.contains(place));
+    }
     drop(around);
     let (results, state, said) = match published {
         Ok(published) => published,
@@ -501,7 +509,8 @@ fn publish(
                 states.push((index, state));
                 effects.extend(said);
             }
-            Some(Done { result: Err(error), .. }) => {
+            Some(Done { result: Err(error), said, .. }) => {
+                effects.extend(said.into_iter().filter(Effect::is_recorded_relay));
                 let error = ErrorRecord::of_step(&error);
                 if policy == FailurePolicy::All {
                     let branch = format!("{index} (`{}`)", names[index]);
@@ -510,7 +519,9 @@ fn publish(
                 reasons.insert(error.message.clone());
                 results.push(Ended::Error(error));
             }
-            _ => {
+            left => {
+                let said = left.into_iter().flat_map(|done| done.said);
+                effects.extend(said.filter(Effect::is_recorded_relay));
                 let branch = format!("{index} (`{}`)", names[index]);
                 let error = Error::from(EffectError::BranchCancelled { branch });
                 results.push(Ended::Error(ErrorRecord::from(&error)));

@@ -36,6 +36,15 @@ impl Journal {
         inner.waiting.insert(place.clone(), interrupts);
     }
 
+    /// Whether called sessions have said something, at a place or within it, that no commit has.
+    pub(crate) fn has_untold(&self, frame: &Place) -> bool {
+        let inner = self.lock();
+        let mut calls = inner.records.iter().filter_map(|(place, (_, record))| {
+            record.call.as_ref().filter(|_| place == frame || place.is_within(frame))
+        });
+        calls.any(|call| !call.replies.is_empty())
+    }
+
     /// The next commit has what the called sessions have said.
     pub(crate) fn pass_on(&self) {
         let mut inner = self.lock();
