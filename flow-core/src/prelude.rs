@@ -1,7 +1,9 @@
 //! What a flow's author needs: `use flow_core::prelude::*;`
 
 pub use crate::error::{Result, StepError};
-pub use crate::flow::{Drive, Flow, FlowMeta, Graph, InitCx, Restore, Steps};
+pub use crate::flow::{
+    Drive, Flow, FlowMeta, Gates, Graph, InitCx, Judge, Restore, Steps, Verdict,
+};
 pub use crate::id::SessionId;
 pub use crate::memory::{MemoryPolicy, SummaryPolicy};
 pub use crate::session::{Migrations, Question, SessionDoc};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::Value;
 
 use super::Place;
-use crate::error::{Divergence, Doubt, EffectError, Error};
+use crate::error::{BranchError, Divergence, Doubt, EffectError, Error};
 use crate::json;
 use crate::model::TokenUsage;
 use crate::session::{
@@ -466,7 +466,8 @@ impl Inner {
             return Ok(());
         };
         let step = self.records.get(place).map_or("", |(_, record)| &record.tool);
-        Err(EffectError::BranchCancelled { branch: format!("{place} (`{step}`)") })
+        let branch = format!("{place} (`{step}`)");
+        Err(EffectError::Branches(Box::new(BranchError::Cancelled { branch })))
     }
 
     /// What was done within a place is part of what it came to.

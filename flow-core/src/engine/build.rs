@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::gates::check_gates;
 use super::queue::Queue;
-use super::{Core, Durability, Engine, LEASE, Limits, TurnOutcome, TurnRequest, restore, turn};
+use super::{
+    Checkpoints, Core, Durability, Engine, LEASE, Limits, TurnOutcome, TurnRequest, restore, turn,
+};
 use crate::error::{BuildError, Error, IdError, SessionError};
 use crate::flow::{Flow, FlowMeta, Graph, Steps, digest};
 use crate::id::check_name;
@@ -43,6 +46,7 @@ pub struct EngineBuilder {
     durability: Durability,
     lease: Duration,
     session_ttl: Option<Duration>,
+    checkpoints: Checkpoints,
     clock: Arc<dyn Clock>,
 }
 
@@ -56,6 +60,7 @@ impl EngineBuilder {
             durability: Durability::default(),
             lease: LEASE,
             session_ttl: None,
+            checkpoints: Checkpoints::none(),
             clock: Arc::new(SystemClock),
         }
     }
@@ -117,6 +122,14 @@ impl EngineBuilder {
         self
     }
 
+    /// Which checkpoints of each session are kept, for its
+    /// [history](super::SessionHandle::history). Default: none.
+    #[must_use]
+    pub fn checkpoints(mut self, checkpoints: Checkpoints) -> Self {
+        self.checkpoints = checkpoints;
+        self
+    }
+
     /// The clock for documents and events. Default: the system's.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
@@ -146,6 +159,7 @@ impl EngineBuilder {
             durability: self.durability,
             lease: self.lease,
             session_ttl: self.session_ttl,
+            checkpoints: self.checkpoints,
             clock: self.clock,
             holder: format!("{}-{}", std::process::id(), uuid::Uuid::now_v7().simple()),
             queue: Queue::default(),
@@ -203,6 +217,7 @@ impl<F: Flow> FlowSlot<F> {
                 model: model.to_owned(),
             });
         }
+        check_gates(&flow)?;
         let migrations = F::migrations();
         migrations.check(F::ID, F::VERSION)?;
         let digest = digest(&checked).into();

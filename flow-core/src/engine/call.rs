@@ -4,7 +4,6 @@ use super::lease::Held;
 use super::{Core, TurnRequest};
 use crate::effect::under_way;
 use crate::error::{Error, SessionError, StoreError};
-use crate::ledger::Ledger;
 use crate::session::{
     Delta, EffectKind, EffectOutcome, Interrupt, Relation, SessionDoc, Status, Waiting,
 };
@@ -48,7 +47,7 @@ pub(super) async fn refuse(core: &Core, held: Held, opened: Opened) {
                 wake_at: Some(None),
                 ..Delta::default()
             };
-            let ledger = Ledger::new(core.store.clone(), opened.grant, doc);
+            let ledger = core.ledger(&opened.grant, doc);
             match ledger.commit(delta, &[], true).await {
                 Ok(()) => held.forget(),
                 Err(_) => held.give_back().await,

@@ -63,6 +63,9 @@ impl<F: Flow> Run<F> {
             Outcome::Escalated { reason } => {
                 (Status::Waiting, Some(Waiting::Escalation { reason: reason.clone() }), None)
             }
+            Outcome::Held { .. } => {
+                (Status::Waiting, Some(Waiting::Message { question: None }), None)
+            }
             Outcome::HandedOff { to } => {
                 (Status::Completed, None, Some(format!("handed off to {to}")))
             }
@@ -78,6 +81,7 @@ impl<F: Flow> Run<F> {
                 id,
                 outcome: outcome.clone(),
                 replies: replies.to_vec(),
+                gates: self.verdicts.clone(),
                 revision,
                 at: now,
             };
@@ -159,7 +163,7 @@ impl<F: Flow> Run<F> {
     }
 
     /// What differs from the document as it was last committed, and what moves out of it.
-    fn build_delta(
+    pub(super) fn build_delta(
         &self,
         now: Timestamp,
         ttl: Option<Duration>,
@@ -172,8 +176,9 @@ impl<F: Flow> Run<F> {
         }
         let name = &self.steps.at(self.cursor).info().name;
         delta.current_step = (doc.current_step != **name).then(|| name.to_string());
-        let calls = self.scope.journal.has_call();
-        let under_way = self.pause.is_none() || !self.interrupts.is_empty() || calls;
+        let suspended = !self.interrupts.is_empty();
+        let called = self.scope.journal.has_call();
+        let under_way = self.pause.is_none() || suspended || called || self.runs_again;
         let heard_more = self.scope.last_message != self.scope.message;
         let visit = Visit {
             number: self.visit.number,
@@ -218,14 +223,14 @@ impl<F: Flow> Run<F> {
             })
             .collect();
         delta.edges = (doc.edges != edges).then_some(edges);
+        delta.gates = (doc.gates != self.verdicts).then(|| self.verdicts.clone());
         delta.error = doc.error.is_some().then_some(None);
         // Whatever the session was to be woken for, it is awake now.
         let wake_at = self.interrupts.iter().filter_map(|interrupt| interrupt.deadline).min();
         // A called session is woken by its caller.
         let own_wake_at = wake_at.filter(|_| !is_called(&doc));
         delta.wake_at = (doc.wake_at != own_wake_at).then_some(own_wake_at);
-        // A session that sleeps longer than it is kept wakes first.
-        let expires_at = ttl.map(|ttl| wake_at.unwrap_or(now).max(now).after(ttl));
+        let expires_at = expiry(ttl, wake_at, now);
         delta.expires_at = (doc.expires_at != expires_at).then_some(expires_at);
         let archive = self.append_history(&doc, &mut delta);
         Ok((delta, archive))
@@ -279,6 +284,15 @@ impl<F: Flow> Run<F> {
         }
         entries
     }
+}
+
+/// When a session expires: one that sleeps longer than it is kept wakes first.
+pub(super) fn expiry(
+    ttl: Option<Duration>,
+    wake_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    ttl.map(|ttl| wake_at.unwrap_or(now).max(now).after(ttl))
 }
 
 /// Makes one archive entry of what moves out, or several of at most two batches each when a

@@ -11,15 +11,17 @@ use tracing::Instrument as _;
 use super::call::escalation;
 use super::commit::Changes;
 use super::failure::Failure;
+use super::gates::Gatekeepers;
 use super::{Core, Durability, TurnOutcome};
 use crate::error::{Error, Result, StepError, TurnError};
 use crate::event::{Event, Rendered};
+use crate::flow::gate::Ending;
 use crate::flow::{Drive, Flow, Steps};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
 use crate::message::{Message, Part, Role};
 use crate::outcome::Outcome;
-use crate::session::{Interrupt, MAIN_MEMORY, PathEntry, Question, Waiting};
+use crate::session::{GateVerdict, Interrupt, MAIN_MEMORY, PathEntry, Question, Waiting};
 use crate::step::recall;
 use crate::step::{
     ActionCx, Arrival, DynStep, Effect, Kind, Ran, Scope, StepCx, arrive, dispatch, read,
@@ -59,11 +61,17 @@ pub(super) struct Run<F: Flow> {
     /// The caller's id of the turn.
     pub(super) turn_id: Option<String>,
     /// What an action began its run with.
-    before: Option<Before>,
+    pub(super) before: Option<Before>,
+    /// The gates of the flow.
+    pub(super) gatekeepers: Arc<Gatekeepers<F>>,
+    /// What they said when the flow came to an end; what they said last as long as no step runs.
+    pub(super) verdicts: Vec<GateVerdict>,
+    /// Whether they hold an action, which runs again in the next turn.
+    pub(super) runs_again: bool,
 }
 
 /// What an action begins a run with, and begins it with again when it has waited.
-struct Before {
+pub(super) struct Before {
     state: Value,
     fields: Value,
     message: Option<String>,
@@ -109,9 +117,13 @@ impl<F: Flow> Run<F> {
             restored: false,
             turn_id: None,
             before: None,
+            gatekeepers: Arc::default(),
+            verdicts: Vec::new(),
+            runs_again: false,
         };
         let doc = run.ledger().doc();
         let visit = doc.visit.clone();
+        run.verdicts.clone_from(&doc.gates);
         // A session that another one has begun has its state from there.
         if !created || doc.parent.is_some() {
             let state = doc.state.clone();
@@ -255,6 +267,7 @@ impl<F: Flow> Run<F> {
             step: doc.current_step.clone(),
             replies,
             outcome,
+            gates: doc.gates.clone(),
             repeated: false,
         })
     }
@@ -264,6 +277,7 @@ impl<F: Flow> Run<F> {
         self.wake(self.cursor)?;
         self.restored = self.visit.entered && !self.created;
         while self.pause.is_none() {
+            self.verdicts.clear();
             let transition = match self.step_once().await {
                 Ok(transition) => transition,
                 Err(error) => self.handle_error(error).await?,
@@ -337,7 +351,7 @@ impl<F: Flow> Run<F> {
 
     /// Undoes what a run of the action at the cursor has done to its fields, to the shared
     /// state and to the message, since it runs again from its beginning.
-    fn put_back(&mut self) -> Result<(), Error> {
+    pub(super) fn put_back(&mut self) -> Result<(), Error> {
         let Some(Before { state, fields, message }) = self.before.take() else { return Ok(()) };
         self.state = read(state).map_err(|misfit| self.unreadable("state", misfit))?;
         let entry = self.steps.at(self.cursor);
@@ -389,6 +403,7 @@ impl<F: Flow> Run<F> {
     /// Does what a transition says.
     async fn act(&mut self, transition: Transition) -> Result<(), Failure> {
         self.changes.path.append(&mut self.scope.entered);
+        self.verdicts.clear();
         let suspends = matches!(transition, Transition::Suspend);
         if !suspends {
             self.scope.drop_round();
@@ -408,19 +423,28 @@ impl<F: Flow> Run<F> {
                 self.pause = Some(Outcome::Waiting { question: self.question.take() });
             }
             Transition::End(reason) => {
+                if self.is_held(Ending::End(&reason), said).await? {
+                    return Ok(());
+                }
                 self.leave().await?;
                 self.scope.journal.enter(self.visit.number, name.clone());
-                self.scope.events.emit(|| Event::FlowEnd { reason: reason.clone() });
+                let gates = self.verdicts.clone();
+                self.scope.events.emit(|| Event::FlowEnd { reason: reason.clone(), gates });
                 self.pause = Some(Outcome::Ended { reason });
             }
             Transition::HandOff(to) => {
+                if self.is_held(Ending::HandOff(&to), said).await? {
+                    return Ok(());
+                }
                 self.leave().await?;
                 self.scope.journal.enter(self.visit.number, name.clone());
                 self.scope.events.emit(|| Event::Handoff { to: to.clone() });
-                self.scope.events.emit(|| Event::FlowEnd { reason: format!("handed off to {to}") });
+                let (reason, gates) = (format!("handed off to {to}"), self.verdicts.clone());
+                self.scope.events.emit(|| Event::FlowEnd { reason, gates });
                 self.pause = Some(Outcome::HandedOff { to });
             }
             Transition::Escalate(reason) => {
+                self.is_held(Ending::Escalate(&reason), said).await?;
                 self.scope.journal.complete_run();
                 self.pause = Some(Outcome::Escalated { reason });
             }
@@ -478,7 +502,7 @@ impl<F: Flow> Run<F> {
 
     /// Does to the conversation what the step has asked for, but what was done already.
     /// Returns how much that is, with what was done before.
-    fn flush_effects(&mut self) -> u32 {
+    pub(super) fn flush_effects(&mut self) -> u32 {
         let step = self.scope.step.clone();
         let mut said = 0;
         for effect in std::mem::take(&mut self.scope.effects) {

@@ -11,6 +11,7 @@ use tracing::Instrument as _;
 use super::build::{FlowSlot, check_steps};
 use super::call;
 use super::delivery::{MAX_SIGNAL_ID_BYTES, SIGNAL_TURN, answer, pending};
+use super::gates::Gatekeepers;
 use super::lease::Held;
 use super::restore::{find_step, keep, migrate, new_doc, supersede};
 use super::run::Run;
@@ -20,14 +21,13 @@ use crate::error::{Error, IdError, SessionError, StepError, StoreError, TurnErro
 use crate::event::Event;
 use crate::flow::{Flow, InitCx, Restore, StepInfo, Steps, digest};
 use crate::id::{MAX_ID_BYTES, SessionId};
-use crate::ledger::Ledger;
 use crate::message::Role;
 use crate::model::{ModelConfig, ModelError, ModelSelection, Sampling, TokenUsage};
 use crate::outcome::Outcome;
 use crate::panic::catch_panic;
 use crate::session::{Delta, EffectOutcome, ErrorRecord, MAIN_MEMORY, SessionDoc, Status, Waiting};
 use crate::step::recall::Recall;
-use crate::step::{EventSink, Models, Reducers, Scope, Speaker};
+use crate::step::{EventSink, Models, Reducers, Scope, Speakers};
 use crate::store::{Grant, OpenRequest, Opened};
 use crate::tool::ToolReplay;
 
@@ -137,6 +137,7 @@ async fn take_turn<F: Flow>(
             step: doc.current_step.clone(),
             replies: record.replies.clone(),
             outcome: record.outcome.clone(),
+            gates: record.gates.clone(),
             repeated: true,
         };
         let _ = tokio::time::timeout(patience(core), held.give_back()).await;
@@ -206,9 +207,10 @@ struct Prepared<F: Flow> {
     flow: F,
     steps: Steps<F>,
     models: Models,
-    speakers: Arc<[(Arc<str>, Option<Speaker>)]>,
+    speakers: Speakers,
     recall: Recall,
     reducers: Arc<Reducers>,
+    gatekeepers: Gatekeepers<F>,
     digest: Arc<str>,
     context: Map<String, Value>,
     turn: Arc<str>,
@@ -234,7 +236,7 @@ fn find_speakers<F: Flow>(
     models: &Models,
     flow: &F,
     steps: &Steps<F>,
-) -> Result<Arc<[(Arc<str>, Option<Speaker>)]>, TurnError> {
+) -> Result<Speakers, TurnError> {
     let refuse = |place: String, error: ModelError| TurnError::Model {
         flow: F::ID.to_owned(),
         place,
@@ -310,6 +312,7 @@ async fn prepare<F: Flow>(
     let speakers = find_speakers(&models, &flow, &steps)?;
     let recall = find_recall(&models, &flow)?;
     let reducers = Arc::new(flow.config_reducers());
+    let gatekeepers = Gatekeepers::find(&models, &flow)?;
     let closing = Arc::default();
     Ok(Prepared {
         slot,
@@ -319,6 +322,7 @@ async fn prepare<F: Flow>(
         speakers,
         recall,
         reducers,
+        gatekeepers,
         digest,
         context,
         turn,
@@ -343,6 +347,7 @@ async fn work<F: Flow>(
         speakers,
         recall,
         reducers,
+        gatekeepers,
         digest,
         context,
         turn,
@@ -365,11 +370,11 @@ async fn work<F: Flow>(
 
     let mut created = doc.is_none();
     let mut ledger = match doc {
-        None => Ledger::new(core.store.clone(), grant.clone(), begin(0)?),
+        None => core.ledger(grant, begin(0)?),
         Some(doc) => {
             let version = doc.version;
             let stored = migrate::<F>(&slot, &steps, &doc)?;
-            let mut ledger = Ledger::new(core.store.clone(), grant.clone(), doc);
+            let mut ledger = core.ledger(grant, doc);
             if let Some(migrated) = stored {
                 ledger.replace(migrated);
                 // `updated_at` stays, so that the hook sees how long the session was idle.
@@ -525,6 +530,7 @@ async fn work<F: Flow>(
     };
     let mut run = Run::new(core.clone(), flow, steps, digest, cursor, scope, created)?;
     run.turn_id = turn_id;
+    run.gatekeepers = Arc::new(gatekeepers);
     run.set_voice();
     if goes_on {
         run.keep_edges();

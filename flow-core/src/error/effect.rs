@@ -1,3 +1,4 @@
+use super::BranchError;
 use crate::session::ErrorRecord;
 
 /// Where an action that runs again does something else than its journal says.
@@ -154,74 +155,9 @@ pub enum EffectError {
         /// What it wants.
         what: &'static str,
     },
-    /// An action runs more steps side by side than the engine allows.
-    #[error(
-        "session `{session}`: step `{step}` runs {count} steps side by side; at most {limit} are \
-         allowed: run them in several calls, as a batch, or raise `Limits::branches`"
-    )]
-    TooManyBranches {
-        /// The session.
-        session: String,
-        /// The step that runs them.
-        step: String,
-        /// How many.
-        count: usize,
-        /// The limit.
-        limit: usize,
-    },
-    /// One of several steps side by side has failed, and all were needed.
-    #[error("session `{session}`, step `{step}`: branch {branch} has failed: {}", error.message)]
-    BranchFailed {
-        /// The session.
-        session: String,
-        /// The step that runs them.
-        step: String,
-        /// The place in the request and the step that has failed.
-        branch: String,
-        /// Why.
-        error: ErrorRecord,
-    },
-    /// One of several steps side by side was not needed any more.
-    #[error("branch {branch} was cancelled, since it was not needed any more")]
-    BranchCancelled {
-        /// The place in the request and the step.
-        branch: String,
-    },
-    /// Too few of several steps side by side have succeeded.
-    #[error(
-        "session `{session}`, step `{step}`: {succeeded} branches have succeeded, {needed} are \
-         needed: {reason}"
-    )]
-    QuorumMissed {
-        /// The session.
-        session: String,
-        /// The step that runs them.
-        step: String,
-        /// How many are needed.
-        needed: usize,
-        /// How many have succeeded.
-        succeeded: usize,
-        /// Why the others have not.
-        reason: String,
-    },
-    /// Steps side by side have written the same field of the shared state. Nothing of what they
-    /// wrote counts.
-    #[error(
-        "session `{session}`, step `{step}`: branches {branches} both write the field `{field}` of \
-         the state: {reason}. Give the field a reducer that fits, or let one branch write it"
-    )]
-    BranchConflict {
-        /// The session.
-        session: String,
-        /// The step that runs them.
-        step: String,
-        /// The field.
-        field: String,
-        /// The two branches.
-        branches: String,
-        /// Why the two writes are not one.
-        reason: String,
-    },
+    /// Steps that an action runs side by side come to no common end.
+    #[error("{0}")]
+    Branches(Box<BranchError>),
     /// The session does not wait for this answer: it was answered before, or never asked.
     #[error(
         "session `{session}` is {status} at step `{step}` and does not wait for request \
@@ -265,11 +201,7 @@ impl EffectError {
             Self::TooManyEffects { .. } => "too-many-effects",
             Self::StepsTooDeep { .. } => "steps-too-deep",
             Self::Unfit { .. } => "step-unfit",
-            Self::TooManyBranches { .. } => "too-many-branches",
-            Self::BranchFailed { error, .. } => &error.code,
-            Self::BranchCancelled { .. } => "branch-cancelled",
-            Self::QuorumMissed { .. } => "quorum-missed",
-            Self::BranchConflict { .. } => "branch-conflict",
+            Self::Branches(error) => error.code(),
             Self::NotWaiting { .. } => "not-waiting",
             Self::Rejected { .. } => "answer-rejected",
         }
@@ -278,10 +210,8 @@ impl EffectError {
     /// Whether the turn may succeed when it is sent again.
     pub fn retryable(&self) -> bool {
         match self {
-            Self::Failed { error }
-            | Self::Call { error, .. }
-            | Self::BranchFailed { error, .. } => error.retryable,
-            Self::QuorumMissed { .. } => true,
+            Self::Failed { error } | Self::Call { error, .. } => error.retryable,
+            Self::Branches(error) => error.retryable(),
             Self::Expired { .. } => true,
             _ => false,
         }
@@ -303,11 +233,7 @@ impl EffectError {
             | Self::TooManyEffects { .. }
             | Self::StepsTooDeep { .. }
             | Self::Unfit { .. }
-            | Self::TooManyBranches { .. }
-            | Self::BranchFailed { .. }
-            | Self::BranchCancelled { .. }
-            | Self::QuorumMissed { .. }
-            | Self::BranchConflict { .. } => 500,
+            | Self::Branches(_) => 500,
         }
     }
 }

@@ -57,7 +57,7 @@ use serde_json::{Map, Value};
 
 use crate::model::{FinishReason, TokenUsage};
 use crate::outcome::Outcome;
-use crate::session::{EffectKind, Interrupt, Question};
+use crate::session::{EffectKind, GateVerdict, Interrupt, Question};
 
 /// Who wrote the text of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -324,6 +324,8 @@ pub enum Event {
         /// Its payload.
         payload: Value,
     },
+    /// A [gate](crate::flow::gate) of the flow has judged the run, which has come to an end.
+    GateVerdict(GateVerdict),
     /// The conversation goes to another flow.
     Handoff {
         /// The flow.
@@ -333,6 +335,9 @@ pub enum Event {
     FlowEnd {
         /// Why.
         reason: String,
+        /// What its gates said.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        gates: Vec<GateVerdict>,
     },
     /// The listener was too slow, and here some events were left out. What the user is told
     /// is never lost: a `message` holds the whole text of its deltas.
@@ -417,6 +422,7 @@ impl Event {
             Self::Paused { .. } => "paused",
             Self::Resumed { .. } => "resumed",
             Self::Custom { .. } => "custom",
+            Self::GateVerdict(_) => "gate-verdict",
             Self::Handoff { .. } => "handoff",
             Self::FlowEnd { .. } => "flow-end",
             Self::Lagged { .. } => "lagged",

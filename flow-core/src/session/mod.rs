@@ -9,6 +9,7 @@ mod call;
 mod delta;
 mod doc;
 mod effect;
+mod gate;
 mod interrupt;
 mod migration;
 mod parent;
@@ -26,6 +27,7 @@ pub use doc::{
 };
 pub use doc::{FORMAT, MAIN_MEMORY, PATH_WINDOW, TURN_WINDOW};
 pub use effect::{EffectKind, EffectOutcome, EffectRecord, FrameRecord};
+pub use gate::GateVerdict;
 pub use interrupt::{Display, Interrupt, Operation};
 pub use migration::Migrations;
 pub use parent::{Parent, Relation};

@@ -209,9 +209,9 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
     /// ```
     ///
     /// # Errors
-    /// [`EffectError::BranchFailed`] and [`EffectError::QuorumMissed`] as the
-    /// [`FailurePolicy`](super::FailurePolicy) says, [`EffectError::BranchConflict`] for writes
-    /// that do not become one, [`EffectError::TooManyBranches`] beyond
+    /// [`Failed`](crate::error::BranchError::Failed) and [`QuorumMissed`](crate::error::BranchError::QuorumMissed) as the
+    /// [`FailurePolicy`](super::FailurePolicy) says, [`Conflict`](crate::error::BranchError::Conflict) for writes
+    /// that do not become one, [`TooMany`](crate::error::BranchError::TooMany) beyond
     /// [`Limits::branches`](crate::Limits::branches).
     pub async fn run_steps(&mut self, branches: Branches<F>) -> Result<BranchResults> {
         parallel::run(&mut self.0, branches).await

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::recall::Recall;
 use super::structured::{self, Shape};
 use super::{
-    AskFlow, Children, FlowMeta, FrameLimits, Models, Prompt, Reducers, Speaker, registry,
+    AskFlow, Children, FlowMeta, FrameLimits, Models, Prompt, Reducers, Speaker, Speakers, registry,
 };
 use crate::effect::{Journal, Place};
 use crate::error::{Result, StepError};
@@ -146,7 +146,7 @@ pub(crate) struct Scope {
     /// The models that may be asked in this turn.
     pub(crate) models: Models,
     /// The models of the steps of the flow, by their names.
-    pub(crate) speakers: Arc<[(Arc<str>, Option<Speaker>)]>,
+    pub(crate) speakers: Speakers,
     /// The model that speaks for the step, if there is one.
     pub(crate) speaker: Option<Speaker>,
     /// The memory namespace of the step.

@@ -71,4 +71,5 @@ pub(crate) use registry::{Misfit, read};
 pub use registry::{StepEntry, StepInfo, Steps};
 pub use reply::{Check, Reply};
 pub use slot::{Form, Pattern, Resolver, Slot, SlotField};
-pub(crate) use speaker::{Models, Speaker};
+pub(crate) use speaker::{Models, Speaker, Speakers};
+pub(crate) use structured::judge;

@@ -16,7 +16,7 @@ use super::frame::{self, replay};
 use super::reducer::reduce;
 use super::{DynStep, Effect, FlowMeta, HasStep, Scope, Step, StepCx, StepKind};
 use crate::effect::{Begun, Journal, Place, Running};
-use crate::error::{EffectError, Error, Result, StepError};
+use crate::error::{BranchError, EffectError, Error, Result, StepError};
 use crate::model::TokenUsage;
 use crate::session::{EffectKind, EffectOutcome, ErrorRecord, FrameRecord, PathEntry};
 use crate::transition::Payload;
@@ -38,7 +38,7 @@ pub enum FailurePolicy {
     /// All run to their end; what the successful ones have done counts.
     RetainSuccesses,
     /// As soon as so many have succeeded the others are cancelled. Fewer are the error
-    /// [`EffectError::QuorumMissed`].
+    /// [`QuorumMissed`](crate::error::BranchError::QuorumMissed).
     Quorum(usize),
     /// The first success cancels the others.
     First,
@@ -341,7 +341,7 @@ pub(super) async fn run<F: FlowMeta>(
         Ok(published) => published,
         Err(error) => {
             // An error that the action handles is the same when it runs again.
-            let error = ErrorRecord::from(&Error::from(error));
+            let error = ErrorRecord::from(&Error::from(*error));
             journal.finish(&place, EffectOutcome::Error(error.clone()));
             return Err(Error::from(EffectError::Failed { error }).into());
         }
@@ -368,14 +368,14 @@ fn check<F: FlowMeta>(scope: &Scope, branches: &[Branch<F>], policy: FailurePoli
     let (session, step, count) =
         (scope.session.to_string(), scope.step.to_string(), branches.len());
     if count > limit {
-        let error = EffectError::TooManyBranches { session, step, count, limit };
+        let error = BranchError::TooMany { session, step, count, limit };
         return Err(Error::from(error).into());
     }
     if let FailurePolicy::Quorum(needed) = policy
         && needed > count
     {
         let reason = format!("there are only {count}");
-        let error = EffectError::QuorumMissed { session, step, needed, succeeded: 0, reason };
+        let error = BranchError::QuorumMissed { session, step, needed, succeeded: 0, reason };
         return Err(Error::from(error).into());
     }
     match branches.first() {
@@ -489,7 +489,7 @@ fn publish(
     done: Vec<Option<Done>>,
     policy: FailurePolicy,
     before: &Value,
-) -> Result<Published, EffectError> {
+) -> Result<Published, Box<BranchError>> {
     let (session, step) = (scope.session.to_string(), scope.step.to_string());
     let mut results = Vec::with_capacity(done.len());
     let mut states = Vec::new();
@@ -514,7 +514,8 @@ fn publish(
                 let error = ErrorRecord::of_step(&error);
                 if policy == FailurePolicy::All {
                     let branch = format!("{index} (`{}`)", names[index]);
-                    return Err(EffectError::BranchFailed { session, step, branch, error });
+                    let failed = BranchError::Failed { session, step, branch, error };
+                    return Err(Box::new(failed));
                 }
                 reasons.insert(error.message.clone());
                 results.push(Ended::Error(error));
@@ -523,7 +524,7 @@ fn publish(
                 let said = left.into_iter().flat_map(|done| done.said);
                 effects.extend(said.filter(Effect::is_recorded_relay));
                 let branch = format!("{index} (`{}`)", names[index]);
-                let error = Error::from(EffectError::BranchCancelled { branch });
+                let error = Error::from(BranchError::Cancelled { branch });
                 results.push(Ended::Error(ErrorRecord::from(&error)));
             }
         }
@@ -531,17 +532,18 @@ fn publish(
     if served > 0 && served != usize::MAX {
         let reason = reasons.into_iter().collect::<Vec<_>>().join("; ");
         let succeeded = needed - served;
-        return Err(EffectError::QuorumMissed { session, step, needed, succeeded, reason });
+        let missed = BranchError::QuorumMissed { session, step, needed, succeeded, reason };
+        return Err(Box::new(missed));
     }
     let state = reduce(&scope.reducers, before, &states).map_err(|conflict| {
         let (a, b) = conflict.branches;
-        EffectError::BranchConflict {
+        Box::new(BranchError::Conflict {
             session,
             step,
             field: conflict.field,
             branches: format!("{a} (`{}`) and {b} (`{}`)", names[a], names[b]),
             reason: conflict.reason,
-        }
+        })
     })?;
     Ok((results, state, effects))
 }

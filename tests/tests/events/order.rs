@@ -111,7 +111,7 @@ impl Turn {
                 require(last == "session-restored", "what was waited for comes first")?;
                 self.takes_up = true;
             }
-            Event::StepEnter { step, visit } => {
+            Event::StepEnter { step, visit, .. } => {
                 match (self.target.take(), self.restored.take()) {
                     (Some(target), _) => {
                         require(target == *step, "the flow goes to another step")?;
@@ -125,13 +125,13 @@ impl Turn {
                 self.visit = *visit;
                 self.step = Some(step.clone());
             }
-            Event::StepExit { step } => {
+            Event::StepExit { step, .. } => {
                 self.inside(step)?;
                 require(self.open.is_empty(), "a call has no result")?;
                 self.step = None;
             }
             Event::FlowTransition { from, to } => {
-                let left = matches!(before, Some(Event::StepExit { step }) if step == from);
+                let left = matches!(before, Some(Event::StepExit { step, .. }) if step == from);
                 require(left, "the step was not left")?;
                 self.target = Some(to.clone());
             }

@@ -9,9 +9,9 @@ use crate::model::TokenUsage;
 use crate::outcome::Outcome;
 use crate::session::{
     ArchiveMark, AskedCall, CallInput, ContextStart, Display, EdgeCount, EffectKind, EffectOutcome,
-    EffectRecord, ErrorRecord, FORMAT, FlowRef, Interrupt, Lease, MAIN_MEMORY, Memory, Operation,
-    Parent, PathEntry, PendingCall, PendingRound, Question, Relation, SessionDoc, Status, Summary,
-    TurnRecord, Visit, Waiting,
+    EffectRecord, ErrorRecord, FORMAT, FlowRef, GateVerdict, Interrupt, Lease, MAIN_MEMORY, Memory,
+    Operation, Parent, PathEntry, PendingCall, PendingRound, Question, Relation, SessionDoc,
+    Status, Summary, TurnRecord, Visit, Waiting,
 };
 use crate::time::Timestamp;
 
@@ -123,6 +123,7 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
         waiting: Some(Waiting::Message { question: Some(question) }),
         wake_at: Some(far()),
         ended: None,
+        gates: vec![gate_verdict("within-budget"), gate_verdict("polite")],
         error: Some(ErrorRecord {
             code: "model-failed".into(),
             message: "the model did not answer".into(),
@@ -145,6 +146,12 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
         updated_at: time(1_250),
         expires_at: Some(far()),
     }
+}
+
+/// What a gate that could not run has said.
+pub(super) fn gate_verdict(gate: &str) -> GateVerdict {
+    let reason = Some("no $price at a.b \0".into());
+    GateVerdict { gate: gate.into(), passed: false, blocking: true, ran: false, reason }
 }
 
 /// A round of two calls, of which one has its result and the other is approved.
@@ -210,7 +217,8 @@ pub(super) fn turn(n: u64) -> TurnRecord {
         _ => Outcome::HandedOff { to: "support".into() },
     };
     let replies = vec![format!("reply {n}"), "ü \u{1F6A2} \0".into()];
-    TurnRecord { id: format!("turn.{n}"), outcome, replies, revision: n, at: time(n as i64) }
+    let gates = (0..n % 3).map(|_| gate_verdict("tone")).collect();
+    TurnRecord { id: format!("turn.{n}"), outcome, replies, gates, revision: n, at: time(n as i64) }
 }
 
 /// JSON values that stores have been seen to change: numbers at the ends of their ranges,
