@@ -1,3 +1,5 @@
+pub(crate) mod call;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,6 +8,7 @@ use serde_json::Value;
 use super::Place;
 use crate::error::{BranchError, Divergence, Doubt, EffectError, Error};
 use crate::json;
+use crate::model::TokenUsage;
 use crate::session::{
     EffectKind, EffectOutcome, EffectRecord, ErrorRecord, FrameRecord, Interrupt, ItemGroup,
 };
@@ -46,10 +49,12 @@ struct Inner {
     strict: bool,
     /// The effects that are doing something.
     running: Vec<Place>,
-    /// What the run waits for.
-    waiting: BTreeMap<Place, Interrupt>,
+    /// What the run waits for, at each place.
+    waiting: BTreeMap<Place, Vec<Interrupt>>,
     /// The steps that are not needed any more and begin no effect.
     closed: Vec<Place>,
+    /// What the calls of runs that are over have cost.
+    spent: TokenUsage,
     diverged: Option<(String, String, Place)>,
     /// The call in doubt that the run, which is about something else, does not come to.
     doubted: Option<Place>,
@@ -116,7 +121,8 @@ impl Journal {
     pub(crate) fn enter(&self, visit: u64, step: Arc<str>) {
         let mut inner = self.lock();
         let session = std::mem::take(&mut inner.session);
-        *inner = Inner { session, visit, ..Inner::new(step) };
+        let spent = inner.spend();
+        *inner = Inner { session, visit, spent, ..Inner::new(step) };
     }
 
     /// A run of the action begins.
@@ -140,6 +146,7 @@ impl Journal {
         let mut inner = self.lock();
         if !inner.failed {
             inner.base = inner.next_in(&Place::default());
+            inner.spent = inner.spend();
             inner.records.clear();
         }
         inner.next.clear();
@@ -153,6 +160,7 @@ impl Journal {
         inner.failed = true;
         let kept = inner.kept();
         inner.records.retain(|place, _| kept.contains(place));
+        inner.reopen_calls();
     }
 
     /// How many effects the runs of this visit that are over have made.
@@ -170,12 +178,17 @@ impl Journal {
         let inner = self.lock();
         let kept = inner.kept();
         let records = inner.records.iter().filter(|(place, _)| kept.contains(place));
-        records.map(|(_, record)| record.clone()).collect()
+        let records = records.map(|(place, (key, record))| {
+            let mut record = record.clone();
+            call::reopen(&mut record, inner.handled.contains(place));
+            (key.clone(), record)
+        });
+        records.collect()
     }
 
     /// What the run waits for.
     pub(crate) fn waiting(&self) -> Vec<Interrupt> {
-        self.lock().waiting.values().cloned().collect()
+        self.lock().waiting.values().flatten().cloned().collect()
     }
 
     /// Whether the run waits and nothing of it goes on.
@@ -334,9 +347,11 @@ impl Journal {
     pub(crate) fn keep_frame(&self, place: &Place, make: impl FnOnce(u32) -> FrameRecord) {
         let mut inner = self.lock();
         let next = inner.next_in(place);
+        let absorbed = inner.absorb_calls(place);
         inner.records.retain(|other, _| !other.is_within(place));
         if let Some((_, record)) = inner.records.get_mut(place) {
             record.frame = Some(Box::new(make(next)));
+            record.call = absorbed;
         }
     }
 
@@ -366,10 +381,8 @@ impl Journal {
     /// The run waits for an answer at a place.
     pub(crate) fn wait(&self, place: &Place, make: impl FnOnce(String) -> Interrupt) {
         let mut inner = self.lock();
-        // A request that is made anew after a denial is another one.
-        let at = inner.records.get(place).map_or(0, |(_, record)| record.at.as_millis());
-        let interrupt = make(format!("{}-{place}-{at:x}", inner.visit));
-        inner.waiting.insert(place.clone(), interrupt);
+        let interrupt = make(inner.request_id(place));
+        inner.waiting.insert(place.clone(), vec![interrupt]);
     }
 
     /// The run will not get an answer at this place any more, since it stopped waiting.
@@ -383,8 +396,12 @@ impl Journal {
         let place = request_id
             .strip_prefix(&format!("{}-", inner.visit))
             .and_then(|place| place.split('-').next()?.parse::<Place>().ok());
-        if let Some((_, record)) = place.and_then(|place| inner.records.get_mut(&place)) {
-            record.outcome = Some(outcome);
+        let Some((_, record)) = place.and_then(|place| inner.records.get_mut(&place)) else {
+            return;
+        };
+        match record.kind {
+            EffectKind::Call => call::hear(record, request_id, outcome),
+            _ => record.outcome = Some(outcome),
         }
     }
 
@@ -431,11 +448,19 @@ impl Inner {
             strict: false,
             running: Vec::new(),
             waiting: BTreeMap::new(),
+            spent: TokenUsage::default(),
             closed: Vec::new(),
             diverged: None,
             doubted: None,
             broken_off: None,
         }
+    }
+
+    /// What the requests of an effect are called. A request that is made anew after a denial
+    /// is another one.
+    fn request_id(&self, place: &Place) -> String {
+        let at = self.records.get(place).map_or(0, |(_, record)| record.at.as_millis());
+        format!("{}-{place}-{at:x}", self.visit)
     }
 
     /// The number of the next effect of the action, or of a step that runs within it.
@@ -481,6 +506,8 @@ impl Inner {
     fn kept(&self) -> BTreeSet<Place> {
         let kept = self.records.iter().filter(|(place, (_, record))| {
             let failed = match &record.outcome {
+                // It goes on where the called session stands.
+                _ if record.kind == EffectKind::Call => false,
                 Some(EffectOutcome::Error(_)) => true,
                 Some(EffectOutcome::Value(value)) => {
                     record.kind == EffectKind::Approval && value["decision"] == "denied"

@@ -67,6 +67,7 @@
 //!   [abandoned](crate::engine::SessionHandle::abandon).
 //! * Effects may be made side by side with `join!`. Their places are taken in the order of
 //!   the calls in the code, whatever finishes first.
+//! * [Calls of other flows](crate::step::ActionCx::call_flow) are made one after the other.
 //! * When every effect that runs waits for somebody, the action is put aside. Whatever else
 //!   it awaits at that moment is dropped.
 //!
@@ -80,6 +81,7 @@ mod place;
 mod request;
 
 pub use decision::{Approved, Decision, Denied};
+pub(crate) use journal::call::{message_request, under_way};
 pub(crate) use journal::{Begun, Journal, Running};
 pub(crate) use place::Place;
 pub use request::Request;

@@ -25,6 +25,11 @@ impl Children for Engine {
                 turn_id: Some(turn.turn_id),
                 parent: Some(turn.parent),
                 state: Some(turn.state),
+                answers: turn.answers,
+                callers: turn.callers,
+                goes_on: turn.goes_on,
+                releases: turn.releases,
+                context: turn.context,
                 owner: turn.owner,
                 labels: turn.labels,
                 ..TurnRequest::new(turn.session)
@@ -37,13 +42,17 @@ impl Children for Engine {
             let running = tokio::spawn(running.in_current_span());
             let _guard = cancel.drop_guard();
             let ran = running.await.map_err(|_| cancelled(&session))??;
-            let TurnOutcome { outcome, replies, .. } = ran;
-            Ok(ChildOutcome { outcome, replies })
+            let TurnOutcome { outcome, replies, repeated, .. } = ran;
+            Ok(ChildOutcome { outcome, replies, repeated })
         })
     }
 
     fn batch_items(&self) -> usize {
         self.core.limits.batch_items
+    }
+
+    fn call_depth(&self) -> u32 {
+        self.core.limits.call_depth
     }
 
     fn load<'a>(&'a self, session: &'a SessionId) -> Running<'a, Option<SessionDoc>> {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::call::is_called;
 use super::delivery::Answers;
 use super::run::Run;
 use crate::error::{Error, SessionError};
@@ -101,6 +102,7 @@ impl<F: Flow> Run<F> {
         self.scope.unsaved.clear();
         self.scope.recall.marks.clear();
         self.scope.usage = TokenUsage::default();
+        self.scope.journal.count_spent();
         Ok(())
     }
 
@@ -175,7 +177,8 @@ impl<F: Flow> Run<F> {
         let name = &self.steps.at(self.cursor).info().name;
         delta.current_step = (doc.current_step != **name).then(|| name.to_string());
         let suspended = !self.interrupts.is_empty();
-        let under_way = self.pause.is_none() || suspended || self.runs_again;
+        let called = self.scope.journal.has_call();
+        let under_way = self.pause.is_none() || suspended || called || self.runs_again;
         let heard_more = self.scope.last_message != self.scope.message;
         let visit = Visit {
             number: self.visit.number,
@@ -203,11 +206,10 @@ impl<F: Flow> Run<F> {
                 delta.steps.insert(name.to_string(), fields);
             }
         }
-        if !self.scope.usage.is_zero() {
-            let mut usage = doc.usage;
-            usage += self.scope.usage;
-            delta.usage = Some(usage);
-        }
+        let mut usage = doc.usage;
+        usage += self.scope.usage;
+        usage += self.scope.journal.spent();
+        delta.usage = (doc.usage != usage).then_some(usage);
         if doc.context != self.scope.context {
             delta.context = Some(self.scope.context.clone());
         }
@@ -225,7 +227,9 @@ impl<F: Flow> Run<F> {
         delta.error = doc.error.is_some().then_some(None);
         // Whatever the session was to be woken for, it is awake now.
         let wake_at = self.interrupts.iter().filter_map(|interrupt| interrupt.deadline).min();
-        delta.wake_at = (doc.wake_at != wake_at).then_some(wake_at);
+        // A called session is woken by its caller.
+        let own_wake_at = wake_at.filter(|_| !is_called(&doc));
+        delta.wake_at = (doc.wake_at != own_wake_at).then_some(own_wake_at);
         let expires_at = expiry(ttl, wake_at, now);
         delta.expires_at = (doc.expires_at != expires_at).then_some(expires_at);
         let archive = self.append_history(&doc, &mut delta);

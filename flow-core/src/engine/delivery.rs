@@ -237,10 +237,11 @@ pub(super) struct Answers {
 }
 
 /// Finds which requests are over: the one that is delivered, the first one that waits for the
-/// user's message, and those whose time has come.
+/// user's message, those that a caller knows to be settled, and those whose time has come.
 pub(super) fn answer(
     doc: &SessionDoc,
     delivery: Option<&Delivery>,
+    settled: &[(String, EffectOutcome)],
     message: Option<&str>,
     now: Timestamp,
 ) -> Result<Answers, EffectError> {
@@ -253,7 +254,12 @@ pub(super) fn answer(
     let mut answers = Answers::default();
     for interrupt in pending(doc) {
         let id = &interrupt.request_id;
-        if let Some((request, outcome)) = delivered.as_ref().filter(|(request, _)| request == id) {
+        let settled = settled.iter().find(|(request, _)| request == id);
+        if let Some((request, outcome)) = settled {
+            answers.over.push((request.clone(), outcome.clone()));
+        } else if let Some((request, outcome)) =
+            delivered.as_ref().filter(|(request, _)| request == id)
+        {
             answers.over.push((request.clone(), outcome.clone()));
         } else if interrupt.deadline.is_some_and(|deadline| deadline <= now) {
             let expired = || EffectOutcome::expired(&interrupt.display.title);

@@ -6,6 +6,7 @@
 //! commit. What a crash can repeat is decided by the [`Durability`].
 
 mod build;
+mod call;
 mod child;
 mod commit;
 mod delivery;
@@ -101,6 +102,9 @@ pub struct Limits {
     /// How long a turn waits in all for a listener that has as many to read. Default: 5
     /// seconds.
     pub listener_patience: Duration,
+    /// How many [calls of flows](crate::step::ActionCx::call_flow) may be under way within each
+    /// other. Default: 8.
+    pub call_depth: u32,
 }
 
 impl Default for Limits {
@@ -115,6 +119,7 @@ impl Default for Limits {
             branches: 256,
             events: 1024,
             listener_patience: Duration::from_secs(5),
+            call_depth: 8,
         }
     }
 }
@@ -184,6 +189,13 @@ impl Limits {
     #[must_use]
     pub fn listener_patience(mut self, patience: Duration) -> Self {
         self.listener_patience = patience;
+        self
+    }
+
+    /// Sets [`call_depth`](Self::call_depth).
+    #[must_use]
+    pub fn call_depth(mut self, depth: u32) -> Self {
+        self.call_depth = depth;
         self
     }
 }

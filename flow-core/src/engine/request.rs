@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::Delivery;
 use crate::id::SessionId;
 use crate::outcome::Outcome;
-use crate::session::{GateVerdict, Interrupt, Parent, Question};
+use crate::session::{EffectOutcome, GateVerdict, Interrupt, Parent, Question};
 
 /// One turn to run.
 ///
@@ -32,6 +32,14 @@ pub struct TurnRequest {
     pub(crate) parent: Option<Parent>,
     /// What the state of a new session is; nothing for the default.
     pub(crate) state: Option<Value>,
+    /// What requests have come to, as the session that begins this one has learnt it.
+    pub(crate) answers: Vec<(String, EffectOutcome)>,
+    /// The flows that wait for the session, from the outermost one.
+    pub(crate) callers: Vec<String>,
+    /// Whether the session has to exist.
+    pub(crate) goes_on: bool,
+    /// Whether the session is taken back from the person who took over.
+    pub(crate) releases: bool,
 }
 
 impl TurnRequest {
@@ -49,6 +57,10 @@ impl TurnRequest {
             wakes: false,
             parent: None,
             state: None,
+            answers: Vec::new(),
+            callers: Vec::new(),
+            goes_on: false,
+            releases: false,
         }
     }
 

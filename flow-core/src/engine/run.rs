@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use serde_json::Value;
 use tracing::Instrument as _;
 
+use super::call::escalation;
 use super::commit::Changes;
 use super::failure::Failure;
 use super::gates::Gatekeepers;
@@ -227,9 +228,17 @@ impl<F: Flow> Run<F> {
     /// user's message alone waits as any other step that has asked.
     fn suspend(&mut self, interrupts: Vec<Interrupt>) {
         self.interrupts.clone_from(&interrupts);
+        self.scope.journal.await_calls();
+        if let Some(reason) = escalation(&interrupts) {
+            self.pause = Some(Outcome::Escalated { reason });
+            return;
+        }
         let asks = interrupts.first().filter(|_| interrupts.iter().all(Interrupt::is_message));
         self.pause = Some(match asks {
-            Some(asks) => Outcome::Waiting { question: Some(asks.question()) },
+            Some(asks) => {
+                let question = Some(asks.question()).filter(|asked| !asked.text.is_empty());
+                Outcome::Waiting { question }
+            }
             None => {
                 self.scope.events.emit(|| Event::Paused { interrupts: interrupts.clone() });
                 Outcome::Suspended { interrupts }
@@ -503,13 +512,16 @@ impl<F: Flow> Run<F> {
                     continue;
                 }
             }
-            let effect = match effect {
-                Effect::Once(effect) => *effect,
-                effect => effect,
-            };
             let step = step.clone();
             match effect {
-                Effect::Once(_) => {}
+                Effect::Relay { text, heard } => {
+                    self.record_message(Role::Assistant, text.clone());
+                    self.replies.push(text.clone());
+                    if !heard {
+                        let rendered = Rendered::Engine;
+                        self.scope.events.emit(|| Event::Message { step, text, rendered });
+                    }
+                }
                 Effect::Say { text, rendered } => {
                     self.record_message(Role::Assistant, text.clone());
                     self.replies.push(text.clone());
@@ -547,6 +559,7 @@ impl<F: Flow> Run<F> {
                 }
             }
         }
+        self.scope.journal.pass_on();
         said.max(self.scope.said)
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Core;
+use super::call::check_own;
 use crate::error::{Error, SessionError, StoreError};
 use crate::id::SessionId;
 use crate::session::{Delta, SessionDoc, Status, Visit, Waiting};
@@ -160,6 +161,7 @@ impl SessionHandle {
     /// Takes the lease outside of a turn. Whoever does so gives it back.
     pub(super) async fn open(&self) -> Result<(Grant, SessionDoc), Error> {
         let doc = self.load().await?;
+        check_own(&doc)?;
         let request = OpenRequest {
             id: &self.id,
             flow: &doc.flow.id,

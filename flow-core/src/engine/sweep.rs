@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream};
 
 use super::{Engine, TurnRequest};
-use crate::error::{Error, StoreError, TurnError};
+use crate::error::{Error, SessionError, StoreError, TurnError};
 use crate::id::SessionId;
 use crate::session::ErrorRecord;
 use crate::store::{ListQuery, SessionSummary};
@@ -76,7 +76,9 @@ impl Engine {
                     Ok(()) => report.woken.push(session),
                     // Another one was faster.
                     Err(Error::Store(StoreError::Busy { .. } | StoreError::NotFound { .. }))
-                    | Err(Error::Turn(TurnError::NotDue { .. })) => {}
+                    | Err(Error::Turn(TurnError::NotDue { .. }))
+                    // Its caller goes on with it.
+                    | Err(Error::Session(SessionError::Called { .. })) => {}
                     Err(error) => report.failed.push((session, ErrorRecord::from(&error))),
                 }
             }

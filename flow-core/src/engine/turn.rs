@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::build::{FlowSlot, check_steps};
+use super::call;
 use super::delivery::{MAX_SIGNAL_ID_BYTES, SIGNAL_TURN, answer, pending};
 use super::gates::Gatekeepers;
 use super::lease::Held;
@@ -24,9 +25,9 @@ use crate::message::Role;
 use crate::model::{ModelConfig, ModelError, ModelSelection, Sampling, TokenUsage};
 use crate::outcome::Outcome;
 use crate::panic::catch_panic;
-use crate::session::{Delta, ErrorRecord, MAIN_MEMORY, SessionDoc, Status, Waiting};
+use crate::session::{Delta, EffectOutcome, ErrorRecord, MAIN_MEMORY, SessionDoc, Status, Waiting};
 use crate::step::recall::Recall;
-use crate::step::{EventSink, Models, Reducers, Scope, Speaker, Speakers};
+use crate::step::{EventSink, Models, Reducers, Scope, Speakers};
 use crate::store::{Grant, OpenRequest, Opened};
 use crate::tool::ToolReplay;
 
@@ -118,6 +119,10 @@ async fn take_turn<F: Flow>(
     let now = core.clock.now();
     let due = opened.doc.as_ref().and_then(|doc| doc.wake_at).is_some_and(|at| at <= now);
     let mut held = Held::new(core, &session, opened.grant.clone(), due);
+    if let Err(error) = call::check_turn(&prepared.request, opened.doc.as_ref()) {
+        let _ = tokio::time::timeout(patience(core), call::refuse(core, held, opened)).await;
+        return Err(error);
+    }
     let turn = prepared.turn.clone();
     events.emit(|| Event::TurnStart { session: session.as_str().into(), turn });
 
@@ -346,7 +351,7 @@ async fn work<F: Flow>(
         digest,
         context,
         turn,
-        request,
+        mut request,
         closing,
     } = prepared;
     let session = request.session.clone();
@@ -431,9 +436,17 @@ async fn work<F: Flow>(
     // history already, and steps that have read it do not read it again.
     let resumed = request.turn_id.is_some() && doc.visit.turn == request.turn_id;
     let pending = pending(&doc).to_vec();
+    call::take_message(&mut request, &pending);
     let delivery = request.delivery.as_ref().filter(|_| !resumed);
+    let settled = if resumed { &[][..] } else { &request.answers };
     let heard = request.message.as_deref().filter(|_| !resumed);
-    let answers = answer(&doc, delivery, heard, now).map_err(Error::from)?;
+    let answers = answer(&doc, delivery, settled, heard, now);
+    let mut answers = answers.map_err(Error::from)?;
+    let hears = call::hears(&doc);
+    let parked = matches!(doc.waiting, Some(Waiting::Escalation { .. })) && !request.releases;
+    if let Some((call, heard)) = hears.clone().zip(heard).filter(|_| !parked) {
+        answers.over.push((call, EffectOutcome::Value(heard.into())));
+    }
     // A session that was interrupted after an answer was committed runs on with that.
     let due = doc.wake_at.is_some_and(|wake_at| wake_at <= now);
     let holds =
@@ -446,6 +459,7 @@ async fn work<F: Flow>(
     let mut message = doc.visit.message.clone();
     let mut last_message = doc.visit.heard.clone().or_else(|| message.clone());
     if pending.is_empty()
+        && hears.is_none()
         && let Some(said) = &said
     {
         message = Some(said.clone());
@@ -457,18 +471,21 @@ async fn work<F: Flow>(
     // nothing about a run without it.
     let begun_before =
         !matches!(doc.waiting, Some(Waiting::Message { .. })) && !doc.path.is_empty();
-    let strict = !pending.is_empty() || (goes_on && (message.is_some() || begun_before));
+    let strict =
+        !pending.is_empty() || hears.is_some() || (goes_on && (message.is_some() || begun_before));
     journal.load(visit, doc.visit.calls, &doc.effects, strict);
     for (request, outcome) in &answers.over {
         journal.answer(request, outcome.clone());
     }
+    journal.number_calls(doc.revision);
     let mut round = doc.visit.round.clone();
     if let Some(round) = &mut round {
         for (request, outcome) in &answers.over {
             round.decide(request, outcome);
         }
     }
-    let (visit, asked) = (doc.visit.number, doc.visit.asked);
+    let visit = doc.visit.number;
+    let asked = if request.releases { 0 } else { doc.visit.asked };
     // A run about other words says other things.
     let same_run = strict || message == doc.visit.message;
     let said_before = if same_run { doc.visit.said } else { 0 };
@@ -509,6 +526,7 @@ async fn work<F: Flow>(
         children: Some(Arc::new(Engine { core: core.clone() })),
         ledger: Some(Arc::new(ledger)),
         entered: Vec::new(),
+        callers: request.callers,
     };
     let mut run = Run::new(core.clone(), flow, steps, digest, cursor, scope, created)?;
     run.turn_id = turn_id;
@@ -521,7 +539,7 @@ async fn work<F: Flow>(
     if let Some(message) = said {
         run.record_message(Role::User, message);
     }
-    if let Some(reason) = run.escalation() {
+    if let Some(reason) = run.escalation().filter(|_| !request.releases) {
         return run.park(reason).await;
     }
     if holds {

@@ -77,6 +77,29 @@ pub enum EffectError {
         /// The error as it is recorded.
         error: ErrorRecord,
     },
+    /// A called flow failed, in this run or in the one that is repeated. An action may go on
+    /// without it. When it does not, the next turn goes on where the called session stands.
+    #[error("the called flow `{flow}` (session `{session}`) failed: {}", error.message)]
+    Call {
+        /// The flow.
+        flow: String,
+        /// The called session.
+        session: String,
+        /// What happened there.
+        error: ErrorRecord,
+    },
+    /// Too many calls of flows are under way within each other. Nothing was called.
+    #[error(
+        "session `{session}` calls a flow within {limit} calls already: {path}; end the recursion, or raise `Limits::call_depth`"
+    )]
+    CallDepth {
+        /// The session that calls.
+        session: String,
+        /// [`Limits::call_depth`](crate::engine::Limits::call_depth).
+        limit: u32,
+        /// The flows, from the outermost to the one that is not called.
+        path: String,
+    },
     /// Nobody answered a request in time, and it has no default.
     #[error("nobody answered `{request}` before its deadline")]
     Expired {
@@ -184,7 +207,8 @@ impl EffectError {
             Self::Diverged(_) => "effect-diverged",
             Self::Drifted { .. } => "flow-drifted",
             Self::InDoubt(_) => "effect-in-doubt",
-            Self::Failed { error } => &error.code,
+            Self::Failed { error } | Self::Call { error, .. } => &error.code,
+            Self::CallDepth { .. } => "call-depth",
             Self::Expired { .. } => "request-expired",
             Self::Unreadable { .. } => "effect-unreadable",
             Self::BatchTooLarge { .. } => "batch-too-large",
@@ -200,7 +224,7 @@ impl EffectError {
     /// Whether the turn may succeed when it is sent again.
     pub fn retryable(&self) -> bool {
         match self {
-            Self::Failed { error } => error.retryable,
+            Self::Failed { error } | Self::Call { error, .. } => error.retryable,
             Self::Branches(error) => error.retryable(),
             Self::Expired { .. } => true,
             _ => false,
@@ -217,6 +241,8 @@ impl EffectError {
             Self::Rejected { .. } => 422,
             Self::Expired { .. } => 504,
             Self::Failed { .. }
+            | Self::Call { .. }
+            | Self::CallDepth { .. }
             | Self::Unreadable { .. }
             | Self::TooManyEffects { .. }
             | Self::StepsTooDeep { .. }

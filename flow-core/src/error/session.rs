@@ -110,6 +110,18 @@ pub enum SessionError {
         /// Why it ended.
         reason: String,
     },
+    /// The session was called by an action of another one, which alone runs its turns.
+    #[error(
+        "session `{session}` was called by session `{parent}` of flow `{flow}`; send messages and answers there"
+    )]
+    Called {
+        /// The session.
+        session: String,
+        /// The session that has called it.
+        parent: String,
+        /// The flow of that session.
+        flow: String,
+    },
     /// The session does not wait for a person.
     #[error("session `{session}` was not escalated: its status is `{status}`")]
     NotEscalated {
@@ -142,6 +154,7 @@ impl SessionError {
             Self::TooLarge { .. } => "document-too-large",
             Self::TooDeep { .. } => "document-too-deep",
             Self::Ended { .. } => "session-ended",
+            Self::Called { .. } => "called-session",
             Self::NotEscalated { .. } => "not-escalated",
             Self::NoCheckpoint { .. } => "no-checkpoint",
         }
@@ -153,7 +166,7 @@ impl SessionError {
             Self::NoCheckpoint { .. } => 404,
             Self::TooLarge { .. } => 413,
             Self::TooDeep { .. } => 422,
-            Self::Ended { .. } | Self::NotEscalated { .. } => 409,
+            Self::Ended { .. } | Self::Called { .. } | Self::NotEscalated { .. } => 409,
             _ => 500,
         }
     }

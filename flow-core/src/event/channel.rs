@@ -27,12 +27,17 @@ pub(crate) fn channel(limit: usize, patience: Duration) -> (EventSink, EventStre
         state: Mutex::new(state),
         changed: Notify::new(),
     });
-    (EventSink(Some(Arc::new(Sender(shared.clone())))), EventStream(shared))
+    let sender = Some(Arc::new(Sender(shared.clone())));
+    (EventSink { sender, called: false }, EventStream(shared))
 }
 
 /// Where the events of a turn go. The default goes nowhere.
 #[derive(Clone, Default)]
-pub(crate) struct EventSink(Option<Arc<Sender>>);
+pub(crate) struct EventSink {
+    sender: Option<Arc<Sender>>,
+    /// Whether the events are those of a called session, and told as part of its caller's turn.
+    called: bool,
+}
 
 /// Where the events of a turn come from.
 pub(crate) struct EventStream(Arc<Shared>);
@@ -61,15 +66,23 @@ struct State {
 }
 
 impl EventSink {
+    /// The same way for a called session: what is about its own turn as a whole is not told.
+    pub(crate) fn of_called(&self) -> Self {
+        Self { called: true, ..self.clone() }
+    }
+
     /// Makes the event only when it can be read. This never waits: when there is no room,
     /// what may be left out is left out, and counted.
     pub(crate) fn emit(&self, event: impl FnOnce() -> Event) {
-        let Some(Sender(shared)) = self.0.as_deref() else { return };
+        let Some(Sender(shared)) = self.sender.as_deref() else { return };
         if shared.closed.load(Ordering::Relaxed) {
             return;
         }
         // Not under the lock: it may run code of users.
         let event = event();
+        if self.called && event.is_frame() {
+            return;
+        }
         let mut state = shared.lock();
         state.push(event, shared.limit);
         let reader = state.reader.take();
@@ -82,7 +95,7 @@ impl EventSink {
     /// Waits until there is room for an event, nobody reads, or the patience is used up.
     /// Tells how long that took.
     pub(crate) async fn ready(&self) -> Duration {
-        let Some(Sender(shared)) = self.0.as_deref() else { return Duration::ZERO };
+        let Some(Sender(shared)) = self.sender.as_deref() else { return Duration::ZERO };
         if shared.has_room() {
             return Duration::ZERO;
         }
@@ -211,7 +224,7 @@ impl Drop for EventStream {
 
 impl fmt::Debug for EventSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("EventSink").field(&self.0.is_some()).finish()
+        f.debug_tuple("EventSink").field(&self.sender.is_some()).finish()
     }
 }
 

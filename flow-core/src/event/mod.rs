@@ -161,6 +161,26 @@ pub enum Event {
         /// The step that is entered.
         to: Arc<str>,
     },
+    /// A turn of a flow begins that an action has called. Up to the `call-exit`, events are
+    /// those of the called flow; its own turn, session and pause have none.
+    CallEnter {
+        /// The flow.
+        flow: Arc<str>,
+        /// The called session.
+        session: Arc<str>,
+        /// How many calls it is within, with this one.
+        depth: u32,
+    },
+    /// The turn of the called flow is over, well or not; what it waits for its caller waits
+    /// for.
+    CallExit {
+        /// The flow.
+        flow: Arc<str>,
+        /// The called session.
+        session: Arc<str>,
+        /// How many calls it is within, with this one.
+        depth: u32,
+    },
     /// A model begins to answer. When an attempt broke off and is made again, this comes
     /// again, and what was streamed before counts no more.
     TextStart {
@@ -372,6 +392,25 @@ fn is_top(level: &u32) -> bool {
 }
 
 impl Event {
+    /// Whether it is about the turn or the session as a whole.
+    fn is_frame(&self) -> bool {
+        matches!(
+            self,
+            Self::TurnStart { .. }
+                | Self::SessionCreated { .. }
+                | Self::SessionRestored { .. }
+                | Self::SessionMigrated { .. }
+                | Self::SessionSuperseded { .. }
+                | Self::FlowEnter { .. }
+                | Self::FlowEnd { .. }
+                | Self::Handoff { .. }
+                | Self::Paused { .. }
+                | Self::Resumed { .. }
+                | Self::Error { .. }
+                | Self::TurnEnd { .. }
+        )
+    }
+
     /// The `type` of the event as it is written in JSON.
     pub fn name(&self) -> &'static str {
         match self {
@@ -384,6 +423,8 @@ impl Event {
             Self::StepEnter { .. } => "step-enter",
             Self::StepExit { .. } => "step-exit",
             Self::FlowTransition { .. } => "flow-transition",
+            Self::CallEnter { .. } => "call-enter",
+            Self::CallExit { .. } => "call-exit",
             Self::TextStart { .. } => "text-start",
             Self::TextDelta { .. } => "text-delta",
             Self::TextEnd { .. } => "text-end",

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ErrorRecord, ItemGroup};
+use super::{ErrorRecord, ItemGroup, PendingCall};
 use crate::error::{EffectError, Error};
 use crate::time::Timestamp;
 
@@ -31,6 +31,9 @@ pub struct EffectRecord {
     /// What it came to; nothing while it runs or waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<EffectOutcome>,
+    /// How far the call of another flow has come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<PendingCall>,
     /// For a step that runs within the action: where it stands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame: Option<Box<FrameRecord>>,
@@ -79,6 +82,7 @@ impl EffectRecord {
             items: Vec::new(),
             once: false,
             outcome: None,
+            call: None,
             frame: None,
         }
     }
@@ -122,6 +126,8 @@ pub enum EffectKind {
     Input,
     /// The user's next message is waited for.
     Message,
+    /// Another flow is called.
+    Call,
     /// A flow runs for each of some items.
     Batch,
     /// A step runs within the action.
@@ -145,6 +151,7 @@ impl EffectKind {
             Self::Choice => "choice",
             Self::Input => "input",
             Self::Message => "message",
+            Self::Call => "call",
             Self::Batch => "batch",
             Self::Step => "step",
             Self::Steps => "steps",

@@ -13,6 +13,10 @@ pub struct Interrupt {
     pub kind: EffectKind,
     /// The step that waits.
     pub step: String,
+    /// The flows that were called on the way to that step, the innermost last; empty for a
+    /// step of the session's own flow.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<String>,
     /// The name of a signal; for other kinds as the title.
     pub name: String,
     /// What a person is shown.

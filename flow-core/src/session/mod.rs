@@ -6,6 +6,7 @@
 //! business of [`store`](crate::store).
 
 mod batch;
+mod call;
 mod delta;
 mod doc;
 mod effect;
@@ -19,6 +20,7 @@ mod round;
 pub(crate) mod schema;
 
 pub use batch::{ItemGroup, ItemOutcome, ItemSet, ItemSetError};
+pub use call::{CallInput, PendingCall};
 pub use delta::{Appended, Delta, MemoryDelta};
 pub use doc::{
     ArchiveEntry, ArchiveMark, ArchivedMessage, ContextStart, EdgeCount, ErrorRecord, FlowRef,

@@ -105,6 +105,7 @@ mod tests {
                 request_id: format!("r-{id}"),
                 kind: EffectKind::Approval,
                 step: "S".into(),
+                path: Vec::new(),
                 name: "t".into(),
                 display: Display::default(),
                 allowed: Vec::new(),

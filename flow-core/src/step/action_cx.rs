@@ -511,7 +511,7 @@ pub(super) struct Wait {
 }
 
 /// Takes a request back when its future is dropped.
-struct Waiting<'a>(&'a Journal, &'a Place);
+pub(super) struct Waiting<'a>(pub(super) &'a Journal, pub(super) &'a Place);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
@@ -637,6 +637,7 @@ impl Scope {
             request_id,
             kind: wait.kind,
             step: self.step.to_string(),
+            path: Vec::new(),
             name: wait.name,
             display: wait.display,
             allowed: wait.allowed,

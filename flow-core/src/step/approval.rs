@@ -38,6 +38,7 @@ impl Toolbox {
             request_id: format!("{}-{revision}-{index}", scope.visit),
             kind: EffectKind::Approval,
             step: scope.step.to_string(),
+            path: Vec::new(),
             name: title.clone(),
             display: Display { title, description: description.unwrap_or_default() },
             allowed: vec!["approved".to_owned(), "denied".to_owned()],

@@ -52,9 +52,12 @@ pub(crate) enum Effect {
     Feedback(String),
     Note(String),
     Ask(Question),
-    /// What another step or session has done within a run of an action. A run that goes on
-    /// with that does not do it again, as it does with what it says itself.
-    Once(Box<Effect>),
+    /// What a called session has said. A run that goes on with that does not say it again, as it
+    /// does with what it says itself; listeners have heard it when it was said in this turn.
+    Relay {
+        text: String,
+        heard: bool,
+    },
 }
 
 impl Effect {
@@ -63,29 +66,35 @@ impl Effect {
     pub(crate) fn told(&self) -> Option<&str> {
         match self {
             Self::Say { text, .. }
+            | Self::Relay { text, .. }
             | Self::Answer { text, .. }
             | Self::Aside(text)
             | Self::Feedback(text) => Some(text),
             Self::Round { text, .. } => Some(text.as_str()).filter(|text| !text.is_empty()),
             Self::Ask(question) => Some(&question.text),
             Self::Note(_) => None,
-            Self::Once(effect) => effect.told(),
         }
     }
 
     /// Whether a run that goes on passes over it when it was done before. Notes last until the
     /// turn ends, so they are left anew.
     pub(crate) fn is_counted(&self) -> bool {
-        !matches!(self, Self::Note(_) | Self::Once(_))
+        !matches!(self, Self::Note(_) | Self::Relay { .. })
+    }
+
+    /// Whether a called session has said it.
+    pub(crate) fn is_relay(&self) -> bool {
+        matches!(self, Self::Relay { .. })
+    }
+
+    /// Whether a called session has said it, as [`Scope::said`] records it.
+    pub(crate) fn is_recorded_relay(effect: &Value) -> bool {
+        effect.get("relay").is_some()
     }
 
     /// Whether it shows what tools have done for a model.
     pub(crate) fn is_round(&self) -> bool {
-        match self {
-            Self::Round { .. } => true,
-            Self::Once(effect) => effect.is_round(),
-            _ => false,
-        }
+        matches!(self, Self::Round { .. })
     }
 }
 
@@ -147,6 +156,8 @@ pub(crate) struct Scope {
     pub(crate) clock: Arc<dyn Clock>,
     /// Runs the sessions that effects begin; nothing for a step that is run outside of a turn.
     pub(crate) children: Option<Arc<dyn Children>>,
+    /// The flows that wait for this one, from the outermost one.
+    pub(crate) callers: Vec<String>,
     /// The document; nothing for a step that is run outside of a turn.
     pub(crate) ledger: Option<Arc<Ledger>>,
     /// The steps that were entered within actions since the last commit.
@@ -187,9 +198,9 @@ impl Scope {
     }
 
     /// Drops what was to be done with a transition that is not made. What tools have done
-    /// for a model is done, so the history shows it.
+    /// for a model and what called sessions have said is done, so the history shows it.
     pub(crate) fn drop_undone(&mut self) {
-        self.effects.retain(Effect::is_round);
+        self.effects.retain(|effect| effect.is_round() || effect.is_relay());
         self.said = 0;
     }
 

@@ -61,6 +61,7 @@ impl Scope {
             now: self.now,
             clock: self.clock.clone(),
             children: self.children.clone(),
+            callers: self.callers.clone(),
             ledger: self.ledger.clone(),
             entered: Vec::new(),
         }
@@ -88,7 +89,7 @@ impl Scope {
         self.effects.retain(|effect| {
             let said = effect.is_counted() && left > 0;
             left = left.saturating_sub(u32::from(said));
-            said || effect.is_round()
+            said || effect.is_round() || effect.is_relay()
         });
     }
 }
@@ -173,17 +174,30 @@ pub(super) fn replay<F: FlowMeta>(
     outcome: EffectOutcome,
 ) -> Result<Value> {
     let record = cx.scope.journal.frame(place).unwrap_or_default();
-    redo(cx, name, &record)?;
+    redo(cx, name, place, &record)?;
     outcome_of(outcome)?;
     Ok(record.fields)
 }
 
-fn redo<F: FlowMeta>(cx: &mut StepCx<'_, F>, name: &str, record: &FrameRecord) -> Result<()> {
+fn redo<F: FlowMeta>(
+    cx: &mut StepCx<'_, F>,
+    name: &str,
+    place: &Place,
+    record: &FrameRecord,
+) -> Result<()> {
     if let Some(state) = &record.state {
         *cx.state = read(name, state.clone())?;
     }
+    // What called sessions have said is done once, unless that run could not pass it on.
+    let untold = cx.scope.journal.has_untold(place);
     for said in &record.said {
-        cx.scope.effects.push(read(name, said.clone())?);
+        match read(name, said.clone())? {
+            Effect::Relay { .. } if !untold => {}
+            Effect::Relay { text, .. } => {
+                cx.scope.effects.push(Effect::Relay { text, heard: false });
+            }
+            effect => cx.scope.effects.push(effect),
+        }
     }
     Ok(())
 }
@@ -202,7 +216,7 @@ pub(super) async fn run<F: FlowMeta>(
     let kept = cx.scope.journal.frame(&place);
     let mut waits = kept.is_some();
     if let Some(record) = kept {
-        redo(cx, &name, &record)?;
+        redo(cx, &name, &place, &record)?;
         cx.scope.asked = record.asked;
         cx.scope.asked_fields = record.asked_fields;
         step.load(record.fields).map_err(|misfit| {

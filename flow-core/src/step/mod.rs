@@ -18,6 +18,7 @@ mod action;
 mod action_cx;
 mod approval;
 mod batch;
+mod call;
 pub(crate) mod child;
 mod collect;
 pub mod confirm;
@@ -48,6 +49,7 @@ pub use batch::{
     BATCH_LIMIT, BATCH_RECORD_ITEMS, BATCH_RECORDS, BATCH_RETRIES, BatchReport, Concurrent,
     ITEM_BUSY_PATIENCE, ITEM_FIRST_WAIT, ITEM_LONGEST_WAIT, ITEM_TEXT_BYTES, ItemReport,
 };
+pub use call::Finished;
 pub(crate) use child::Children;
 pub use collect::Collect;
 pub use confirm::Confirm;

@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::marker::PhantomData;
@@ -14,7 +14,7 @@ use super::action_cx::read;
 use super::driver::make;
 use super::frame::{self, replay};
 use super::reducer::reduce;
-use super::{DynStep, FlowMeta, HasStep, Scope, Step, StepCx, StepKind};
+use super::{DynStep, Effect, FlowMeta, HasStep, Scope, Step, StepCx, StepKind};
 use crate::effect::{Begun, Journal, Place, Running};
 use crate::error::{BranchError, EffectError, Error, Result, StepError};
 use crate::model::TokenUsage;
@@ -178,8 +178,9 @@ impl BranchResults {
     }
 }
 
-/// What is left of a branch in its action: what its models have cost, the steps it has entered.
-type Costs = Mutex<(TokenUsage, Vec<PathEntry>)>;
+/// What is left of a branch in its action: what its models have cost, the steps it has entered,
+/// and what the sessions that it has called have said, by its place.
+type Costs = Mutex<(TokenUsage, Vec<PathEntry>, BTreeMap<Place, Vec<Effect>>)>;
 
 /// The scope of a branch, whose costs are counted even when it is dropped.
 struct BranchScope<'a> {
@@ -192,6 +193,8 @@ impl Drop for BranchScope<'_> {
         let mut costs = self.costs.lock().unwrap_or_else(PoisonError::into_inner);
         costs.0 += self.scope.usage;
         costs.1.append(&mut self.scope.entered);
+        let relayed = std::mem::take(&mut self.scope.effects).into_iter().filter(Effect::is_relay);
+        costs.2.entry(self.scope.frame.clone()).or_default().extend(relayed);
     }
 }
 
@@ -206,6 +209,7 @@ impl Drop for Around<'_> {
         let costs = self.costs.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.scope.usage += costs.0;
         self.scope.entered.append(&mut costs.1);
+        self.scope.effects.extend(std::mem::take(&mut costs.2).into_values().flatten());
     }
 }
 
@@ -322,7 +326,16 @@ pub(super) async fn run<F: FlowMeta>(
         }
         drive(tasks, &journal, limit, policy, grace).await
     };
+    let done: BTreeSet<Place> = (0..)
+        .zip(&tasks)
+        .filter_map(|(index, task)| task.as_ref().map(|_| place.within(index)))
+        .collect();
     let published = publish(around.scope, &names, tasks, policy, &before);
+    if published.is_ok() {
+        // It is part of what the branches have said.
+        let mut costs = around.costs.lock().unwrap_or_else(PoisonError::into_inner);
+        costs.2.retain(|place, _| !done.contains(place));
+    }
     drop(around);
     let (results, state, said) = match published {
         Ok(published) => published,
@@ -496,7 +509,8 @@ fn publish(
                 states.push((index, state));
                 effects.extend(said);
             }
-            Some(Done { result: Err(error), .. }) => {
+            Some(Done { result: Err(error), said, .. }) => {
+                effects.extend(said.into_iter().filter(Effect::is_recorded_relay));
                 let error = ErrorRecord::of_step(&error);
                 if policy == FailurePolicy::All {
                     let branch = format!("{index} (`{}`)", names[index]);
@@ -506,7 +520,9 @@ fn publish(
                 reasons.insert(error.message.clone());
                 results.push(Ended::Error(error));
             }
-            _ => {
+            left => {
+                let said = left.into_iter().flat_map(|done| done.said);
+                effects.extend(said.filter(Effect::is_recorded_relay));
                 let branch = format!("{index} (`{}`)", names[index]);
                 let error = Error::from(BranchError::Cancelled { branch });
                 results.push(Ended::Error(ErrorRecord::from(&error)));

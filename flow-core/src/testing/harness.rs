@@ -86,6 +86,7 @@ impl<F: FlowMeta> StepHarness<F> {
             now: Timestamp::now(),
             clock: Arc::new(SystemClock),
             children: None,
+            callers: Vec::new(),
             ledger: None,
             entered: Vec::new(),
         };

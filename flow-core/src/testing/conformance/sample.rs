@@ -8,10 +8,10 @@ use crate::message::{Message, Part, Role, ToolCallPart, ToolResultPart};
 use crate::model::TokenUsage;
 use crate::outcome::Outcome;
 use crate::session::{
-    ArchiveMark, AskedCall, ContextStart, Display, EdgeCount, EffectKind, EffectOutcome,
+    ArchiveMark, AskedCall, CallInput, ContextStart, Display, EdgeCount, EffectKind, EffectOutcome,
     EffectRecord, ErrorRecord, FORMAT, FlowRef, GateVerdict, Interrupt, ItemGroup, ItemOutcome,
-    ItemSet, Lease, MAIN_MEMORY, Memory, Operation, Parent, PathEntry, PendingRound, Question,
-    Relation, SessionDoc, Status, Summary, TurnRecord, Visit, Waiting,
+    ItemSet, Lease, MAIN_MEMORY, Memory, Operation, Parent, PathEntry, PendingCall, PendingRound,
+    Question, Relation, SessionDoc, Status, Summary, TurnRecord, Visit, Waiting,
 };
 use crate::time::Timestamp;
 
@@ -110,6 +110,23 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
                 record.items = vec![ItemGroup { items, outcome: ItemOutcome::Waiting }];
                 record
             }),
+            ("a:2:3:card:4567".into(), {
+                let mut record = EffectRecord::tool("card", time(1_750));
+                record.kind = EffectKind::Call;
+                record.call = Some(PendingCall {
+                    turn: Some("7".into()),
+                    input: Some(CallInput {
+                        turn: "9".into(),
+                        message: Some("$yes.".into()),
+                        answers: vec![("2-0-1".into(), EffectOutcome::Value(json!({"$a.b": 1})))],
+                    }),
+                    waited: true,
+                    replies: vec!["Which card?".into()],
+                    escalated: true,
+                    usage: TokenUsage::new(3, 2),
+                });
+                record
+            }),
         ]),
         waiting: Some(Waiting::Message { question: Some(question) }),
         wake_at: Some(far()),
@@ -156,6 +173,7 @@ pub(super) fn pending_round() -> PendingRound {
         request_id: "2-1-1".into(),
         kind: EffectKind::Approval,
         step: "Checkout".into(),
+        path: vec!["card".into()],
         name: "call of `pay`".into(),
         display: Display { title: "call of `pay`".into(), description: "Pays.".into() },
         allowed: vec!["approved".into(), "denied".into()],
