@@ -124,8 +124,10 @@ pub trait Flow: FlowMeta {
     ///
     /// impl Flow for Desk {
     ///     async fn spawn_steps(&self, cx: &mut ActionCx<'_, Self>) -> Result<Transition> {
-    ///         let state = |open: &String| Questions { open: vec![open.clone()], answers: vec![] };
-    ///         let report = cx.concurrent(&cx.state.open).each::<Desk>(state).await?;
+    ///         let report = cx
+    ///             .concurrent(&cx.state.open)
+    ///             .each::<Desk>(|open| Questions { open: vec![open.to_string()], answers: vec![] })
+    ///             .await?;
     ///         for item in &report.items {
     ///             let answered: Questions = cx.item_state::<Desk>(item).await?;
     ///             cx.state.answers.extend(answered.answers);
