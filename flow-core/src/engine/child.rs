@@ -51,6 +51,10 @@ impl Children for Engine {
         self.core.limits.call_depth
     }
 
+    fn batch_items(&self) -> usize {
+        self.core.limits.batch_items
+    }
+
     fn load<'a>(&'a self, session: &'a SessionId) -> Running<'a, Option<SessionDoc>> {
         Box::pin(async move { Ok(self.core.store.load(session).await?) })
     }

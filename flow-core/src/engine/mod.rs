@@ -86,6 +86,8 @@ pub struct Limits {
     /// The most crossings of one edge without new input from the user. They are counted
     /// through turns without a message too. Default: 10.
     pub edge_crossings: u32,
+    /// The most items of a [batch](crate::step::Concurrent). Default: 10,000.
+    pub batch_items: usize,
     /// The most effects of an action in one visit, those of steps that run within it included
     /// until they are over. They stand in the document. Default: 4096.
     pub effects: usize,
@@ -111,6 +113,7 @@ impl Default for Limits {
             message_bytes: 1024 * 1024,
             crossings: 50,
             edge_crossings: 10,
+            batch_items: 10_000,
             effects: 4096,
             step_depth: 8,
             branches: 256,
@@ -140,6 +143,13 @@ impl Limits {
     #[must_use]
     pub fn edge_crossings(mut self, crossings: u32) -> Self {
         self.edge_crossings = crossings;
+        self
+    }
+
+    /// Sets [`batch_items`](Self::batch_items).
+    #[must_use]
+    pub fn batch_items(mut self, items: usize) -> Self {
+        self.batch_items = items;
         self
     }
 

@@ -124,7 +124,7 @@ impl<F: Flow> Run<F> {
         let doc = run.ledger().doc();
         let visit = doc.visit.clone();
         run.verdicts.clone_from(&doc.gates);
-        // A session that another one has begun has its state from there.
+        // A session that another one begins is given its state.
         if !created || doc.parent.is_some() {
             let state = doc.state.clone();
             run.state = read(state).map_err(|misfit| run.unreadable("state", misfit))?;
@@ -311,7 +311,7 @@ impl<F: Flow> Run<F> {
                 self.visit.entered = true;
                 self.record_path();
             }
-            let is_batch = self.flow.is_batch();
+            let is_batch = self.flow.is_batch(&self.scope.context);
             let runs_again = is_batch || self.steps.at(self.cursor).info().kind == Kind::Action;
             if runs_again {
                 let begun = self.commit_begin().await;

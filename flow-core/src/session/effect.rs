@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ErrorRecord, PendingCall};
+use super::{ErrorRecord, ItemGroup, PendingCall};
 use crate::error::{EffectError, Error};
 use crate::time::Timestamp;
 
@@ -21,6 +21,9 @@ pub struct EffectRecord {
     /// When it is over by itself: the end of a sleep, the deadline of a request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Timestamp>,
+    /// The items of a batch that are over, as long as others are not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub items: Vec<ItemGroup>,
     /// Whether the call was made, and is not to be made again whatever it came to
     /// ([`ToolReplay::Never`](crate::tool::ToolReplay::Never)).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -70,13 +73,13 @@ impl EffectRecord {
     }
 
     pub(crate) fn new(kind: EffectKind, name: impl Into<String>, at: Timestamp) -> Self {
-        let tool = name.into();
         Self {
-            tool,
+            tool: name.into(),
             at,
             kind,
             arguments: None,
             due: None,
+            items: Vec::new(),
             once: false,
             outcome: None,
             frame: None,
@@ -125,6 +128,8 @@ pub enum EffectKind {
     Message,
     /// Another flow is called.
     Call,
+    /// A flow runs for each of some items.
+    Batch,
     /// A step runs within the action.
     Step,
     /// Several steps run within the action, side by side.
@@ -147,6 +152,7 @@ impl EffectKind {
             Self::Input => "input",
             Self::Message => "message",
             Self::Call => "call",
+            Self::Batch => "batch",
             Self::Step => "step",
             Self::Steps => "steps",
         }

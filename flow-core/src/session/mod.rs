@@ -5,6 +5,7 @@
 //! documents of older versions of a flow up to date. How documents are kept is the
 //! business of [`store`](crate::store).
 
+mod batch;
 mod call;
 mod delta;
 mod doc;
@@ -18,6 +19,7 @@ mod round;
 #[cfg(feature = "testing")]
 pub(crate) mod schema;
 
+pub use batch::{ItemGroup, ItemOutcome, ItemSet, ItemSetError};
 pub use call::{CallInput, PendingCall};
 pub use delta::{Appended, Delta, MemoryDelta};
 pub use doc::{

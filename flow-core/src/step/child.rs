@@ -16,6 +16,9 @@ pub(crate) struct ChildTurn {
     pub(crate) flow: String,
     pub(crate) session: SessionId,
     pub(crate) parent: Parent,
+    /// Who a new session belongs to, and its labels.
+    pub(crate) owner: Option<String>,
+    pub(crate) labels: BTreeMap<String, String>,
     /// The flows that wait for it, from the outermost one.
     pub(crate) callers: Vec<String>,
     /// The state with which it begins.
@@ -29,10 +32,8 @@ pub(crate) struct ChildTurn {
     pub(crate) goes_on: bool,
     /// Whether a person who had taken the session over has given it back.
     pub(crate) releases: bool,
-    /// What a new session gets of the one that begins it.
+    /// The context of the session that begins it.
     pub(crate) context: Map<String, Value>,
-    pub(crate) owner: Option<String>,
-    pub(crate) labels: BTreeMap<String, String>,
 }
 
 /// What a turn of a child came to.
@@ -49,6 +50,9 @@ type Running<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>
 
 /// Runs the sessions that effects begin. The engine implements it.
 pub(crate) trait Children: Send + Sync {
+    /// The most items that a batch may have.
+    fn batch_items(&self) -> usize;
+
     /// Runs a turn of a child to its next pause. Its events go to a sink; dropping the future
     /// cancels the turn.
     fn turn(&self, turn: ChildTurn, events: EventSink) -> Running<'_, ChildOutcome>;

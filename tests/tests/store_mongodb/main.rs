@@ -71,6 +71,7 @@ fn document(session: &SessionId) -> SessionDoc {
         next_message: 0,
         archive: Default::default(),
         superseded: 0,
+        parent: None,
         owner: None,
         labels: Default::default(),
         lease: Lease::default(),
