@@ -29,10 +29,8 @@ pub(crate) struct ChildTurn {
     pub(crate) goes_on: bool,
     /// Whether a person who had taken the session over has given it back.
     pub(crate) releases: bool,
-    /// What a new session gets of the one that begins it.
+    /// The context of the session that begins it.
     pub(crate) context: Map<String, Value>,
-    pub(crate) owner: Option<String>,
-    pub(crate) labels: BTreeMap<String, String>,
 }
 
 /// What a turn of a child came to.

@@ -188,6 +188,14 @@ async fn calls_side_by_side_wait_at_once_and_are_answered_in_any_order() {
     }
 }
 
+#[tokio::test]
+async fn what_calls_side_by_side_say_is_said_once_and_in_the_order_of_the_branches() {
+    let setup = setup();
+    let outcome = setup.say("steps[call[say:a]|call[say:b charge:1]]").await.unwrap();
+    assert_eq!(outcome.replies, ["a", "done: ", "b", "done: receipt for 1", "receipt for 1"]);
+    assert_eq!(history(&setup.doc().await).len(), 6);
+}
+
 impl Setup {
     async fn child_of_depth(&self, depth: u32) -> SessionDoc {
         let mut called = self.called().await;
