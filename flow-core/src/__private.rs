@@ -17,7 +17,7 @@ pub use crate::step::{
 pub use crate::tool::{
     FlowTools, ToolCall, ToolCx, ToolDefinition, ToolOutput, ToolPolicy, returns, signature,
 };
-pub use crate::transition::{Next, Target, Transition as Way};
+pub use crate::transition::{HandOff, Next, Target, Transition as Way};
 pub use {schemars, serde, serde_json, std};
 
 /// The payload with which a way out enters a step.

@@ -234,6 +234,9 @@ impl Writer {
         if let Some(effects) = &delta.effects {
             changed.push(("effects".into(), size_of(store, effects)));
         }
+        if let Some(moves) = &delta.moves {
+            changed.push(("moves".into(), size_of(store, moves)));
+        }
         let grown: BTreeMap<&str, u64> =
             changed.iter().map(|(part, size)| (part.as_str(), *size)).collect();
         let mut parts: Vec<(&str, u64)> = sizes
@@ -291,6 +294,7 @@ fn measure(store: &dyn SessionStore, doc: &SessionDoc) -> BTreeMap<String, u64> 
         ("ended", size_of(store, &doc.ended)),
         ("effects", size_of(store, &doc.effects)),
         ("error", size_of(store, &doc.error)),
+        ("moves", size_of(store, &doc.moves)),
     ] {
         sizes.insert(part.to_owned(), size);
     }

@@ -10,7 +10,7 @@ pub use crate::step::{
     Reply, Slot, Step, StepCx,
 };
 pub use crate::tool::{ToolCall, ToolCx, ToolOutcome, ToolPolicy, ToolResult};
-pub use crate::transition::{Next, Transition};
+pub use crate::transition::{HandOff, Next, Transition};
 
 pub use schemars::JsonSchema;
 pub use serde::{Deserialize, Serialize};

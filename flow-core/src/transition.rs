@@ -12,6 +12,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::step::FlowMeta;
+
 /// What the engine does next.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -27,13 +29,97 @@ pub enum Transition {
     Stay,
     /// Ends the flow.
     End(String),
-    /// Hands the conversation to another flow, named by its id.
-    HandOff(String),
+    /// Hands the conversation to another flow.
+    HandOff(HandOff),
     /// Parks the session for a person, for a reason.
     Escalate(String),
     /// Puts the step aside until what it waits for has come. An action makes it by waiting
     /// for a request, a signal or a time; nothing else can.
     Suspend,
+}
+
+/// The flow that a conversation goes to, and the state with which that begins.
+///
+/// An id alone is that flow with its default state. The flow has to be registered in the
+/// engine; the state has to read as its state. Both are checked before anything is left.
+///
+/// ```
+/// use flow_core::prelude::*;
+///
+/// #[derive(Default, Serialize, Deserialize, JsonSchema)]
+/// struct Invoice {
+///     number: u64,
+/// }
+///
+/// #[flow(id = "billing", steps(Explain), state = Invoice)]
+/// #[derive(Clone)]
+/// struct Billing;
+/// # impl Flow for Billing {}
+/// # #[step(reply, next(end))]
+/// # #[derive(Default, Serialize, Deserialize, JsonSchema)]
+/// # struct Explain;
+/// # impl Reply for Explain { type Flow = Billing; }
+///
+/// let typed = HandOff::to::<Billing>(Invoice { number: 7 });
+/// let by_id = HandOff::from("billing");
+/// assert_eq!(typed.flow(), by_id.flow());
+/// ```
+#[derive(Clone, PartialEq)]
+pub struct HandOff {
+    flow: Cow<'static, str>,
+    state: Begins,
+}
+
+/// What a flow begins with.
+#[derive(Debug, Clone, PartialEq)]
+enum Begins {
+    Default,
+    With(Value),
+    Unwritable(String),
+}
+
+impl HandOff {
+    /// A flow by its type, with the state that it begins with.
+    pub fn to<F: FlowMeta>(state: F::State) -> Self {
+        let state = match serde_json::to_value(&state) {
+            Ok(state) => Begins::With(state),
+            // The engine says it, as with any state that cannot be written.
+            Err(error) => Begins::Unwritable(error.to_string()),
+        };
+        Self { flow: F::ID.into(), state }
+    }
+
+    /// The id of the flow.
+    pub fn flow(&self) -> &str {
+        &self.flow
+    }
+
+    /// The state, if it is not the default, or why it cannot be written.
+    pub(crate) fn state(&self) -> Result<Option<&Value>, &str> {
+        match &self.state {
+            Begins::Default => Ok(None),
+            Begins::With(state) => Ok(Some(state)),
+            Begins::Unwritable(reason) => Err(reason),
+        }
+    }
+}
+
+impl fmt::Debug for HandOff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandOff").field("flow", &self.flow).finish_non_exhaustive()
+    }
+}
+
+impl From<&str> for HandOff {
+    fn from(flow: &str) -> Self {
+        flow.to_owned().into()
+    }
+}
+
+impl From<String> for HandOff {
+    fn from(flow: String) -> Self {
+        Self { flow: flow.into(), state: Begins::Default }
+    }
 }
 
 /// A way out of a step, as the registry and the graph know it.

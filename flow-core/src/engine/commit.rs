@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::delivery::Answers;
+use super::moves::handed_off;
 use super::run::Run;
 use crate::error::{Error, SessionError};
 use crate::event::Event;
@@ -63,7 +64,7 @@ impl<F: Flow> Run<F> {
                 (Status::Waiting, Some(Waiting::Escalation { reason: reason.clone() }), None)
             }
             Outcome::HandedOff { to } => {
-                (Status::Completed, None, Some(format!("handed off to {to}")))
+                (Status::Completed, None, Some(handed_off(to)))
             }
             Outcome::Ended { reason } => (Status::Completed, None, Some(reason.clone())),
             Outcome::Failed { error } => (Status::Failed, None, Some(error.message.clone())),
@@ -155,7 +156,7 @@ impl<F: Flow> Run<F> {
     }
 
     /// What differs from the document as it was last committed, and what moves out of it.
-    fn build_delta(
+    pub(super) fn build_delta(
         &self,
         now: Timestamp,
         ttl: Option<Duration>,
@@ -215,6 +216,8 @@ impl<F: Flow> Run<F> {
             .collect();
         delta.edges = (doc.edges != edges).then_some(edges);
         delta.error = doc.error.is_some().then_some(None);
+        let moves = self.moves_now();
+        delta.moves = (doc.moves != moves).then_some(moves);
         // Whatever the session was to be woken for, it is awake now.
         let wake_at = self.interrupts.iter().filter_map(|interrupt| interrupt.deadline).min();
         delta.wake_at = (doc.wake_at != wake_at).then_some(wake_at);

@@ -5,11 +5,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tracing::Instrument as _;
 
 use super::commit::Changes;
 use super::failure::Failure;
+use super::moves::{Moving, Worked, handed_off};
 use super::{Core, Durability, TurnOutcome};
 use crate::error::{Error, Result, StepError, TurnError};
 use crate::event::{Event, Rendered};
@@ -18,7 +19,7 @@ use crate::id::SessionId;
 use crate::ledger::Ledger;
 use crate::message::{Message, Part, Role};
 use crate::outcome::Outcome;
-use crate::session::{Interrupt, MAIN_MEMORY, PathEntry, Question, Waiting};
+use crate::session::{Interrupt, MAIN_MEMORY, Moves, PathEntry, Question, Waiting};
 use crate::step::recall;
 use crate::step::{
     ActionCx, Arrival, DynStep, Effect, Kind, Ran, Scope, Speaker, StepCx, arrive, dispatch, read,
@@ -49,8 +50,15 @@ pub(super) struct Run<F: Flow> {
     /// What the step waits for, once the turn has paused for it.
     pub(super) interrupts: Vec<Interrupt>,
     question: Option<Question>,
-    replies: Vec<String>,
-    crossings: u32,
+    /// What the user was told, in the parts of the turn in other flows too.
+    pub(super) replies: Vec<String>,
+    pub(super) crossings: u32,
+    /// How the conversation came to this flow.
+    pub(super) moves: Option<Moves>,
+    /// Where it goes from here, made ready.
+    pub(super) moving: Option<Moving>,
+    /// What the caller has put into the context of this turn.
+    pub(super) passed: Map<String, Value>,
     /// Whether the session begins with this turn.
     created: bool,
     /// Whether the current step is still to be told that it was taken up again.
@@ -106,6 +114,9 @@ impl<F: Flow> Run<F> {
             question: None,
             replies: Vec::new(),
             crossings: 0,
+            moves: None,
+            moving: None,
+            passed: Map::new(),
             created,
             restored: false,
             speakers: Vec::new(),
@@ -113,6 +124,7 @@ impl<F: Flow> Run<F> {
             before: None,
         };
         let doc = run.ledger().doc();
+        run.moves.clone_from(&doc.moves);
         let visit = doc.visit.clone();
         if !created {
             let state = doc.state.clone();
@@ -177,10 +189,43 @@ impl<F: Flow> Run<F> {
         self.record(role, vec![Part::text(text)]);
     }
 
-    /// Keeps the message of a session that waits for a person, and runs nothing.
-    pub(super) async fn park(mut self, reason: String) -> Result<TurnOutcome, Error> {
+    /// Keeps the message of a session that waits for a person, answers it, and runs nothing.
+    pub(super) async fn park(mut self, reason: String, answers: bool) -> Result<Worked, Error> {
+        if answers {
+            let flow = self.flow.clone();
+            let mut cx = StepCx::new(&*flow, &mut self.state, &mut self.scope);
+            let answer = flow.on_message_while_escalated(&reason, &mut cx).await;
+            self.answer_aside("on_message_while_escalated", answer)?;
+        }
         self.pause = Some(Outcome::Escalated { reason });
         self.close().await
+    }
+
+    /// Says what a hook answers while no step runs.
+    fn answer_aside(
+        &mut self,
+        hook: &'static str,
+        answer: Result<Option<String>>,
+    ) -> Result<(), Error> {
+        let answer = answer.map_err(|error| TurnError::Hook {
+            flow: F::ID.to_owned(),
+            session: self.scope.session.to_string(),
+            hook,
+            error,
+        })?;
+        if let Some(text) = answer {
+            self.scope.effects.push(Effect::Say { text, rendered: Rendered::Engine });
+        }
+        self.flush_aside();
+        Ok(())
+    }
+
+    /// Does to the conversation what was asked for while no step runs: what a run of the step
+    /// has said stays said.
+    pub(super) fn flush_aside(&mut self) {
+        let said = std::mem::take(&mut self.scope.said);
+        self.flush_effects();
+        self.scope.said = said;
     }
 
     /// Answers the user while a step waits, and runs nothing.
@@ -188,23 +233,12 @@ impl<F: Flow> Run<F> {
         mut self,
         interrupts: Vec<Interrupt>,
         answers: bool,
-    ) -> Result<TurnOutcome, Error> {
+    ) -> Result<Worked, Error> {
         if answers {
             let flow = self.flow.clone();
             let mut cx = StepCx::new(&*flow, &mut self.state, &mut self.scope);
             let answer = flow.on_message_while_waiting(&interrupts, &mut cx).await;
-            let answer = answer.map_err(|error| TurnError::Hook {
-                flow: F::ID.to_owned(),
-                session: self.scope.session.to_string(),
-                hook: "on_message_while_waiting",
-                error,
-            })?;
-            let said = std::mem::take(&mut self.scope.said);
-            if let Some(text) = answer {
-                self.scope.effects.push(Effect::Say { text, rendered: Rendered::Engine });
-            }
-            self.flush_effects();
-            self.scope.said = said;
+            self.answer_aside("on_message_while_waiting", answer)?;
         }
         self.suspend(interrupts);
         // The step has not run in this build of the flow.
@@ -214,7 +248,7 @@ impl<F: Flow> Run<F> {
 
     /// Pauses the turn until what the step waits for has come. A step that waits for the
     /// user's message alone waits as any other step that has asked.
-    fn suspend(&mut self, interrupts: Vec<Interrupt>) {
+    pub(super) fn suspend(&mut self, interrupts: Vec<Interrupt>) {
         self.interrupts.clone_from(&interrupts);
         let asks = interrupts.first().filter(|_| interrupts.iter().all(Interrupt::is_message));
         self.pause = Some(match asks {
@@ -226,8 +260,9 @@ impl<F: Flow> Run<F> {
         });
     }
 
-    /// Makes the last commit, which gives the lease back.
-    pub(super) async fn close(mut self) -> Result<TurnOutcome, Error> {
+    /// Makes the last commit of the flow's part of the turn: the one that gives the lease
+    /// back, or the one with which the conversation goes to another flow.
+    pub(super) async fn close(mut self) -> Result<Worked, Error> {
         let outcome = self.pause.clone().ok_or_else(|| TurnError::Hook {
             flow: F::ID.to_owned(),
             session: self.scope.session.to_string(),
@@ -236,19 +271,23 @@ impl<F: Flow> Run<F> {
                 "it returned before the flow paused; call `turn.run_to_pause()`",
             ),
         })?;
+        if let Some(moving) = self.moving.take() {
+            return self.leave_flow(moving).await;
+        }
         let replies = std::mem::take(&mut self.replies);
         let now = self.core.clock.now();
         self.commit_end(&outcome, &replies, now, self.core.session_ttl).await?;
         let doc = self.ledger().doc();
-        Ok(TurnOutcome {
+        Ok(Worked::Over(TurnOutcome {
             session: doc.id.clone(),
             turn: self.scope.turn.to_string(),
+            flow: doc.flow.id.clone(),
             revision: doc.revision,
             step: doc.current_step.clone(),
             replies,
             outcome,
             repeated: false,
-        })
+        }))
     }
 
     /// Runs steps until a pause.
@@ -380,6 +419,8 @@ impl<F: Flow> Run<F> {
 
     /// Does what a transition says.
     async fn act(&mut self, transition: Transition) -> Result<(), Failure> {
+        // Before anything is said or left.
+        self.moving = self.find_way(&transition).await?;
         let suspends = matches!(transition, Transition::Suspend);
         if !suspends {
             self.scope.drop_round();
@@ -407,8 +448,9 @@ impl<F: Flow> Run<F> {
             Transition::HandOff(to) => {
                 self.leave().await?;
                 self.scope.journal.enter(self.visit.number, name.clone());
+                let to = to.flow().to_owned();
                 self.scope.events.emit(|| Event::Handoff { to: to.clone() });
-                self.scope.events.emit(|| Event::FlowEnd { reason: format!("handed off to {to}") });
+                self.scope.events.emit(|| Event::FlowEnd { reason: handed_off(&to) });
                 self.pause = Some(Outcome::HandedOff { to });
             }
             Transition::Escalate(reason) => {
@@ -434,7 +476,7 @@ impl<F: Flow> Run<F> {
                     .emit(|| Event::FlowTransition { from: name.clone(), to: target.clone() });
                 self.wake(to)?;
                 self.visit = VisitState {
-                    number: self.visit.number + 1,
+                    number: self.last_visit() + 1,
                     entered: false,
                     from: Some(name.to_string()),
                     input,

@@ -254,9 +254,26 @@ pub enum Event {
         /// Its payload.
         payload: Value,
     },
-    /// The conversation goes to another flow.
+    /// The conversation goes to another flow. The `flow-end` of this one comes next, then the
+    /// `flow-enter` of the other in the same turn.
     Handoff {
         /// The flow.
+        to: String,
+    },
+    /// A flow is parked, and the conversation goes to another one for a while. Its
+    /// `flow-enter` comes next.
+    DigressionStart {
+        /// The flow that is parked.
+        from: String,
+        /// The flow that is entered.
+        to: String,
+    },
+    /// The conversation comes back to the flow that was parked, after the `flow-end` of the
+    /// other. The `question` that the user was asked there comes next, if there was one.
+    DigressionEnd {
+        /// The flow that has ended.
+        from: String,
+        /// The flow that comes back.
         to: String,
     },
     /// The flow has ended.
@@ -322,6 +339,8 @@ impl Event {
             Self::Resumed { .. } => "resumed",
             Self::Custom { .. } => "custom",
             Self::Handoff { .. } => "handoff",
+            Self::DigressionStart { .. } => "digression-start",
+            Self::DigressionEnd { .. } => "digression-end",
             Self::FlowEnd { .. } => "flow-end",
             Self::Lagged { .. } => "lagged",
             Self::Error { .. } => "error",

@@ -41,7 +41,6 @@ pub struct MemoryStore {
 
 #[derive(Debug)]
 struct Record {
-    flow: String,
     /// Nothing until the first commit. Its lease field is not used; `lease` is.
     doc: Option<SessionDoc>,
     lease: Lease,
@@ -106,7 +105,6 @@ impl SessionStore for MemoryStore {
         let now = Timestamp::now();
         let mut records = self.lock();
         let record = records.entry(request.id.clone()).or_insert_with(|| Record {
-            flow: request.flow.to_owned(),
             doc: None,
             lease: Lease::default(),
             archive: Vec::new(),
@@ -116,7 +114,7 @@ impl SessionStore for MemoryStore {
                 return Err(StoreError::WrongFlow {
                     session: request.id.clone(),
                     expected: request.flow.to_owned(),
-                    found: record.flow.clone(),
+                    found: doc.flow.id.clone(),
                 });
             }
             let future = |what, found, supported| StoreError::FromFuture {
@@ -188,7 +186,6 @@ impl SessionStore for MemoryStore {
         }
         if let Some(old) = commit.supersede {
             let kept = Record {
-                flow: old.flow.id.clone(),
                 doc: Some(old.clone()),
                 lease: Lease::default(),
                 archive: Vec::new(),
@@ -223,7 +220,6 @@ impl SessionStore for MemoryStore {
             return Err(StoreError::Exists { session: doc.id.clone() });
         }
         let record = Record {
-            flow: doc.flow.id.clone(),
             doc: Some(doc.clone()),
             lease: Lease { holder: None, token: doc.lease.token, until: None },
             archive: Vec::new(),

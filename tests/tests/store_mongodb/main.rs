@@ -70,6 +70,8 @@ fn document(session: &SessionId) -> SessionDoc {
         next_message: 0,
         archive: Default::default(),
         superseded: 0,
+        parent: None,
+        moves: None,
         owner: None,
         labels: Default::default(),
         lease: Lease::default(),
