@@ -63,9 +63,7 @@ impl<F: Flow> Run<F> {
             Outcome::Escalated { reason } => {
                 (Status::Waiting, Some(Waiting::Escalation { reason: reason.clone() }), None)
             }
-            Outcome::HandedOff { to } => {
-                (Status::Completed, None, Some(handed_off(to)))
-            }
+            Outcome::HandedOff { to } => (Status::Completed, None, Some(handed_off(to))),
             Outcome::Ended { reason } => (Status::Completed, None, Some(reason.clone())),
             Outcome::Failed { error } => (Status::Failed, None, Some(error.message.clone())),
         };

@@ -130,7 +130,9 @@ async fn record_failure(
         Error::Store(_) => !due,
         Error::Build(_)
         | Error::Effect(EffectError::NotWaiting { .. } | EffectError::Rejected { .. })
-        | Error::Turn(TurnError::DigressionRefused { .. } | TurnError::DigressionDepth { .. }) => true,
+        | Error::Turn(TurnError::DigressionRefused { .. } | TurnError::DigressionDepth { .. }) => {
+            true
+        }
         Error::Session(error) => !matches!(
             error,
             SessionError::TooLarge { .. }

@@ -100,7 +100,10 @@ pub(crate) trait Ready: Send + Sync {
 /// Why a flow cannot begin.
 pub(crate) enum Unfit {
     /// The state does not read as its state.
-    State { path: String, reason: String },
+    State {
+        path: String,
+        reason: String,
+    },
     Other(Error),
 }
 
@@ -200,12 +203,11 @@ impl<F: Flow> Run<F> {
         let state = to.state().map_err(|reason| unfit(".", reason))?.cloned();
         let request = TurnRequest { state, ..self.request() };
         let ready = flow.prepare(self.core.clone(), request, self.scope.turn.clone()).await?;
-        let doc = ready.document(doc.revision, self.core.clock.now()).map_err(|error| {
-            match error {
+        let doc =
+            ready.document(doc.revision, self.core.clock.now()).map_err(|error| match error {
                 Unfit::State { path, reason } => unfit(&path, &reason).into(),
                 Unfit::Other(error) => error,
-            }
-        })?;
+            })?;
         Ok(Moving { ready, doc, way: Way::HandOff })
     }
 
@@ -256,7 +258,7 @@ impl<F: Flow> Run<F> {
 
     /// Puts the document aside and the one of the other flow in its place, in one commit, and
     /// goes on there under the same lease.
-    pub(super) async fn leave_flow(mut self, moving: Moving) -> Result<Worked, Error> {
+    pub(super) async fn leave_flow(mut self: Box<Self>, moving: Moving) -> Result<Worked, Error> {
         let Moving { ready, doc: next, way } = moving;
         let now = self.core.clock.now();
         let (delta, archive) = self.build_delta(now, self.core.session_ttl)?;
@@ -342,11 +344,8 @@ impl<F: Flow> Run<F> {
                 Arrives::Back
             }
         };
-        let carried = Carried {
-            replies: self.replies,
-            notes: self.scope.notes,
-            crossings: self.crossings,
-        };
+        let carried =
+            Carried { replies: self.replies, notes: self.scope.notes, crossings: self.crossings };
         Ok(Worked::Moved(Moved { ready, ledger, entry: Entry { arrives, says: false, carried } }))
     }
 
@@ -361,7 +360,7 @@ impl<F: Flow> Run<F> {
     }
 
     /// Asks the user again what was asked before the flow was parked. No step runs.
-    pub(super) async fn ask_again(mut self) -> Result<Worked, Error> {
+    pub(super) async fn ask_again(mut self: Box<Self>) -> Result<Worked, Error> {
         let waiting = self.ledger().doc().waiting.clone();
         let (question, interrupts) = match waiting {
             Some(Waiting::Interrupts { pending }) => {
@@ -550,4 +549,3 @@ pub(super) async fn follow(
         None => Err(refusal.into()),
     }
 }
-

@@ -76,6 +76,8 @@ struct Before {
     state: Value,
     fields: Value,
     message: Option<String>,
+    /// How many effects on the conversation the hooks of the step have left before the run.
+    hooks: u32,
 }
 
 /// The stay at the current step, with its payload as a value.
@@ -190,7 +192,11 @@ impl<F: Flow> Run<F> {
     }
 
     /// Keeps the message of a session that waits for a person, answers it, and runs nothing.
-    pub(super) async fn park(mut self, reason: String, answers: bool) -> Result<Worked, Error> {
+    pub(super) async fn park(
+        mut self: Box<Self>,
+        reason: String,
+        answers: bool,
+    ) -> Result<Worked, Error> {
         if answers {
             let flow = self.flow.clone();
             let mut cx = StepCx::new(&*flow, &mut self.state, &mut self.scope);
@@ -230,7 +236,7 @@ impl<F: Flow> Run<F> {
 
     /// Answers the user while a step waits, and runs nothing.
     pub(super) async fn hold(
-        mut self,
+        mut self: Box<Self>,
         interrupts: Vec<Interrupt>,
         answers: bool,
     ) -> Result<Worked, Error> {
@@ -262,7 +268,7 @@ impl<F: Flow> Run<F> {
 
     /// Makes the last commit of the flow's part of the turn: the one that gives the lease
     /// back, or the one with which the conversation goes to another flow.
-    pub(super) async fn close(mut self) -> Result<Worked, Error> {
+    pub(super) async fn close(mut self: Box<Self>) -> Result<Worked, Error> {
         let outcome = self.pause.clone().ok_or_else(|| TurnError::Hook {
             flow: F::ID.to_owned(),
             session: self.scope.session.to_string(),
@@ -272,7 +278,7 @@ impl<F: Flow> Run<F> {
             ),
         })?;
         if let Some(moving) = self.moving.take() {
-            return self.leave_flow(moving).await;
+            return Box::pin(self.leave_flow(moving)).await;
         }
         let replies = std::mem::take(&mut self.replies);
         let now = self.core.clock.now();
@@ -363,13 +369,18 @@ impl<F: Flow> Run<F> {
             None => Value::Null,
         };
         let state = serde_json::to_value(&self.state)?;
-        Ok(Before { state, fields, message: self.scope.message.clone() })
+        let counts = |effect: &&Effect| !matches!(effect, Effect::Note(_) | Effect::Once(_));
+        let hooks = self.scope.effects.iter().filter(counts).count();
+        let hooks = u32::try_from(hooks).unwrap_or(u32::MAX);
+        Ok(Before { state, fields, message: self.scope.message.clone(), hooks })
     }
 
     /// Undoes what a run of the action at the cursor has done to its fields, to the shared
     /// state and to the message, since it runs again from its beginning.
     fn put_back(&mut self) -> Result<(), Error> {
-        let Some(Before { state, fields, message }) = self.before.take() else { return Ok(()) };
+        let Some(Before { state, fields, message, hooks: _ }) = self.before.take() else {
+            return Ok(());
+        };
         self.state = read(state).map_err(|misfit| self.unreadable("state", misfit))?;
         let entry = self.steps.at(self.cursor);
         let step = entry
@@ -420,7 +431,7 @@ impl<F: Flow> Run<F> {
     /// Does what a transition says.
     async fn act(&mut self, transition: Transition) -> Result<(), Failure> {
         // Before anything is said or left.
-        self.moving = self.find_way(&transition).await?;
+        self.moving = Box::pin(self.find_way(&transition)).await?;
         let suspends = matches!(transition, Transition::Suspend);
         if !suspends {
             self.scope.drop_round();
@@ -510,9 +521,11 @@ impl<F: Flow> Run<F> {
     }
 
     /// Does to the conversation what the step has asked for, but what was done already.
-    /// Returns how much that is, with what was done before.
+    /// Returns how much that is of the run of an action, with what was done before.
     fn flush_effects(&mut self) -> u32 {
         let step = self.scope.step.clone();
+        // A run that goes on has no hooks before it, so theirs do not count.
+        let mut hooks = self.before.as_ref().map_or(0, |before| before.hooks);
         let mut said = 0;
         for effect in std::mem::take(&mut self.scope.effects) {
             let effect = match effect {
@@ -520,9 +533,13 @@ impl<F: Flow> Run<F> {
                 Effect::Note(_) => effect,
                 Effect::Once(effect) => *effect,
                 effect => {
-                    said += 1;
-                    if said <= self.scope.said {
-                        continue;
+                    if hooks > 0 {
+                        hooks -= 1;
+                    } else {
+                        said += 1;
+                        if said <= self.scope.said {
+                            continue;
+                        }
                     }
                     effect
                 }

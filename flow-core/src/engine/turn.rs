@@ -11,9 +11,7 @@ use tracing::Instrument as _;
 use super::build::{FlowSlot, Running, check_steps};
 use super::delivery::{MAX_SIGNAL_ID_BYTES, SIGNAL_TURN, answer};
 use super::lease::Held;
-use super::moves::{
-    Arrives, Carried, Entry, Moved, Ready, Unfit, Worked, digress, follow,
-};
+use super::moves::{Arrives, Carried, Entry, Moved, Ready, Unfit, Worked, digress, follow};
 use super::queue::Place;
 use super::restore::{find_step, keep, migrate, new_doc, supersede};
 use super::run::Run;
@@ -108,7 +106,7 @@ pub(super) async fn take_turn<F: Flow>(
     let prepared = tokio::select! {
         biased;
         () = cancel.cancelled() => return Err(cancelled(&session)),
-        prepared = catch_panic(prepare(core, slot, request, turn)) => prepared,
+        prepared = catch_panic(Box::pin(prepare(core, slot, request, turn))) => prepared,
     };
     let mut prepared = prepared.map_err(|message| panicked::<F>(&session, message))??;
 
@@ -183,7 +181,7 @@ pub(super) async fn take_turn<F: Flow>(
 
     prepared.closing = held.closing.clone();
     let work = async {
-        let begun = begin(core, prepared, opened.doc, &opened.grant, events);
+        let begun = Box::pin(begin(core, prepared, opened.doc, &opened.grant, events));
         let begun = catch_panic(begun).await;
         let mut part = begun.unwrap_or_else(|message| Err(panicked::<F>(&session, message)));
         loop {
@@ -421,7 +419,8 @@ impl<F: Flow> Ready for Prepared<F> {
     ) -> Running<Worked> {
         Box::pin(async move {
             let session = self.request.session.clone();
-            let work = catch_panic(work(&core, *self, ledger, entry, &events)).await;
+            let work = Box::pin(work(&core, *self, ledger, entry, &events));
+            let work = catch_panic(work).await;
             work.unwrap_or_else(|message| Err(panicked::<F>(&session, message)))
         })
     }
@@ -445,7 +444,7 @@ async fn begin<F: Flow>(
         ledger.record_effects();
     }
     let entry = Entry { arrives, says: true, carried: Carried::default() };
-    work(core, prepared, ledger, entry, events).await
+    Box::pin(work(core, prepared, ledger, entry, events)).await
 }
 
 /// What becomes of a stored document.
@@ -465,12 +464,12 @@ async fn take_up<F: Flow>(
     ledger: &mut Ledger,
     events: &EventSink,
 ) -> Result<TakenUp, Error> {
-    let stored = ledger.doc();
-    if let Some(migrated) = migrate::<F>(&prepared.slot, &prepared.steps, &stored)? {
+    let from = ledger.doc().version;
+    if let Some(migrated) = migrate::<F>(&prepared.slot, &prepared.steps, &ledger.doc())? {
         ledger.replace(migrated);
         // `updated_at` stays, so that the hook sees how long the session was idle.
         ledger.commit(Delta::default(), &[], false).await?;
-        let (from, to) = (stored.version, ledger.doc().version);
+        let to = ledger.doc().version;
         events.emit(|| Event::SessionMigrated { from, to });
     }
     let doc = SessionDoc::clone(&ledger.doc());
@@ -517,7 +516,7 @@ async fn work<F: Flow>(
 ) -> Result<Worked, Error> {
     let Entry { mut arrives, says, carried } = entry;
     if matches!(arrives, Arrives::Restored | Arrives::Back) {
-        match take_up(core, &prepared, &mut ledger, events).await? {
+        match Box::pin(take_up(core, &prepared, &mut ledger, events)).await? {
             TakenUp::Kept => {}
             TakenUp::Anew => arrives = Arrives::Created,
             TakenUp::Elsewhere(ready) => {
@@ -577,7 +576,7 @@ async fn work<F: Flow>(
     let resumed = request.turn_id.is_some() && doc.visit.turn == request.turn_id;
     if let Some(to) = request.digression.take().filter(|_| says && !resumed) {
         drop(doc);
-        return digress(core, ledger, (to, request, turn), merged, events).await;
+        return Box::pin(digress(core, ledger, (to, request, turn), merged, events)).await;
     }
     let pending = match &doc.waiting {
         Some(Waiting::Interrupts { pending }) => pending.clone(),
@@ -657,7 +656,9 @@ async fn work<F: Flow>(
         ledger: Some(ledger),
     };
     let created = arrives == Arrives::Created;
-    let mut run = Run::new(core.clone(), flow, steps, digest, cursor, scope, created)?;
+    // What holds it would else be as large as all of it.
+    let run = Run::new(core.clone(), flow, steps, digest, cursor, scope, created)?;
+    let mut run = Box::new(run);
     run.turn_id = turn_id;
     run.passed = context;
     run.replies = carried.replies;
@@ -672,20 +673,20 @@ async fn work<F: Flow>(
         run.record_message(Role::User, message);
     }
     if let Some(reason) = run.escalation() {
-        return run.park(reason, speaks).await;
+        return Box::pin(run.park(reason, speaks)).await;
     }
     let asks_again = run.arrive_by(speaks);
     if asks_again {
-        return run.ask_again().await;
+        return Box::pin(run.ask_again()).await;
     }
     if holds {
-        return run.hold(pending, speaks).await;
+        return Box::pin(run.hold(pending, speaks)).await;
     }
     if !answers.over.is_empty() {
         run.resume(answers).await?;
     }
     let flow = run.flow().clone();
-    flow.run(&mut run).await.map_err(|error| match error.into_source::<Error>() {
+    flow.run(&mut *run).await.map_err(|error| match error.into_source::<Error>() {
         Ok(error) => error,
         Err(error) => hook_error::<F>(&run, "run", error),
     })?;

@@ -268,9 +268,9 @@ impl TurnError {
         match self {
             Self::UnknownFlow { .. } => 404,
             Self::MessageTooLarge { .. } => 413,
-            Self::NotDue { .. }
-            | Self::DigressionRefused { .. }
-            | Self::DigressionDepth { .. } => 409,
+            Self::NotDue { .. } | Self::DigressionRefused { .. } | Self::DigressionDepth { .. } => {
+                409
+            }
             Self::Cancelled { .. } => 499,
             _ => 500,
         }

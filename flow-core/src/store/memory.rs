@@ -185,11 +185,8 @@ impl SessionStore for MemoryStore {
             record.lease.until = None;
         }
         if let Some(old) = commit.supersede {
-            let kept = Record {
-                doc: Some(old.clone()),
-                lease: Lease::default(),
-                archive: Vec::new(),
-            };
+            let kept =
+                Record { doc: Some(old.clone()), lease: Lease::default(), archive: Vec::new() };
             records.insert(old.id.clone(), kept);
         }
         self.commits.fetch_add(1, Ordering::Relaxed);

@@ -10,8 +10,8 @@ use crate::outcome::Outcome;
 use crate::session::{
     ArchiveMark, AskedCall, ContextStart, Display, EdgeCount, EffectKind, EffectOutcome,
     EffectRecord, ErrorRecord, FORMAT, FlowRef, Interrupt, Lease, MAIN_MEMORY, Memory, Moves,
-    Operation, Parent, PathEntry, PendingRound, Question, Relation, SessionDoc, Status, Summary, TurnRecord,
-    Visit, Waiting,
+    Operation, Parent, PathEntry, PendingRound, Question, Relation, SessionDoc, Status, Summary,
+    TurnRecord, Visit, Waiting,
 };
 use crate::time::Timestamp;
 
