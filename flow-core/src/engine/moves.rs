@@ -29,7 +29,7 @@ pub(crate) enum Worked {
     /// The turn is over.
     Over(TurnOutcome),
     /// It goes on in another flow, whose document is in the ledger.
-    Moved(Moved),
+    Moved(Box<Moved>),
 }
 
 /// A turn on its way to another flow, under the lease of the one before.
@@ -194,7 +194,6 @@ impl<F: Flow> Run<F> {
             known: self.core.known_flows(),
         })?;
         let unfit = |path: &str, reason: &str| TurnError::HandOffState {
-            flow: F::ID.to_owned(),
             session: session(),
             to: to.flow().to_owned(),
             path: path.to_owned(),
@@ -346,7 +345,8 @@ impl<F: Flow> Run<F> {
         };
         let carried =
             Carried { replies: self.replies, notes: self.scope.notes, crossings: self.crossings };
-        Ok(Worked::Moved(Moved { ready, ledger, entry: Entry { arrives, says: false, carried } }))
+        let entry = Entry { arrives, says: false, carried };
+        Ok(Worked::Moved(Box::new(Moved { ready, ledger, entry })))
     }
 
     /// Begins the flow's part of a turn, in which the user says something or not. Returns
@@ -444,7 +444,7 @@ pub(super) async fn digress(
         to: to.flow().to_owned(),
         reason,
     };
-    check_parkable(core, &doc, &to, &refused)?;
+    check_parkable(core, &doc, &to, refused)?;
     let flow = core.flows.get(to.flow()).cloned().ok_or_else(|| {
         refused(format!("it is not registered; known flows: {}", core.known_flows()))
     })?;
@@ -497,7 +497,7 @@ pub(super) async fn digress(
     ledger.commit(Delta::default(), &[], false).await?;
     events.emit(|| Event::DigressionStart { from, to });
     let entry = Entry { arrives: Arrives::Entered, says: false, carried: Carried::default() };
-    Ok(Worked::Moved(Moved { ready, ledger, entry }))
+    Ok(Worked::Moved(Box::new(Moved { ready, ledger, entry })))
 }
 
 /// Checks that a session may be parked for another flow.

@@ -521,7 +521,7 @@ async fn work<F: Flow>(
             TakenUp::Anew => arrives = Arrives::Created,
             TakenUp::Elsewhere(ready) => {
                 let entry = Entry { arrives: Arrives::Created, says, carried };
-                return Ok(Worked::Moved(Moved { ready, ledger, entry }));
+                return Ok(Worked::Moved(Box::new(Moved { ready, ledger, entry })));
             }
         }
     }

@@ -131,11 +131,9 @@ pub enum TurnError {
     },
     /// The state that a flow is to begin with does not read as its state.
     #[error(
-        "flow `{flow}`, session `{session}`: handed off to `{to}` with a state that it cannot read: `{path}`: {reason}"
+        "session `{session}`: handed off to `{to}` with a state that it cannot read: `{path}`: {reason}"
     )]
     HandOffState {
-        /// The flow that hands off.
-        flow: String,
         /// The session.
         session: String,
         /// The flow that was to begin.
