@@ -15,7 +15,8 @@ pub use crate::step::{
     ToolsRegistered, kind,
 };
 pub use crate::tool::{
-    FlowTools, ToolCall, ToolCx, ToolDefinition, ToolOutput, ToolPolicy, returns, signature,
+    FlowTools, ToolCall, ToolCx, ToolDefinition, ToolOutput, ToolPolicy, ToolReplay, returns,
+    signature,
 };
 pub use crate::transition::{HandOff, Next, Target, Transition as Way};
 pub use {schemars, serde, serde_json, std};

@@ -104,6 +104,42 @@ pub fn is_deeper_than(value: &Value, limit: usize) -> bool {
     false
 }
 
+/// One part of a path into a value.
+#[derive(Debug, PartialEq, Eq)]
+enum Part<'a> {
+    Key(&'a str),
+    Place(usize),
+}
+
+/// The parts of a path such as `state.rooms[1].guests`; nothing for what is not one.
+fn split_path(path: &str) -> Option<Vec<Part<'_>>> {
+    let mut parts = Vec::new();
+    for segment in path.split('.') {
+        let mut places = segment.split('[');
+        let key = places.next().filter(|key| !key.is_empty() && !key.contains(']'))?;
+        parts.push(Part::Key(key));
+        for place in places {
+            let digits = place.strip_suffix(']')?;
+            let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+            parts.push(Part::Place(digits.parse().ok().filter(|_| plain)?));
+        }
+    }
+    Some(parts)
+}
+
+/// Whether a text is a path, as [`find`] takes it.
+pub(crate) fn is_path(path: &str) -> bool {
+    split_path(path).is_some()
+}
+
+/// What stands at a path: keys of objects joined with `.`, places of arrays as `[1]`.
+pub(crate) fn find<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
+    split_path(path)?.into_iter().try_fold(value, |value, part| match part {
+        Part::Key(key) => value.as_object()?.get(key),
+        Part::Place(place) => value.as_array()?.get(place),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +159,35 @@ mod tests {
     fn length_is_that_of_the_text() {
         let value = json!({"a": [1, 2, {"b": "ü\n"}]});
         assert_eq!(encoded_len(&value), value.to_string().len() as u64);
+    }
+
+    #[test]
+    fn a_path_leads_to_one_value_and_to_no_other() {
+        let value = json!({
+            "a": { "b": [1, [2, { "c.d": 3, "c": { "d": 4 } }]], "ö": null },
+            "a.b": "elsewhere", "0": "key"
+        });
+        for (path, found) in [
+            ("a.b[0]", Some(json!(1))),
+            ("a.b[1][1].c.d", Some(json!(4))),
+            ("a.ö", Some(json!(null))),
+            ("0", Some(json!("key"))),
+            ("a.b[2]", None),
+            ("a.b.0", None),
+            ("a[0]", None),
+            ("a.b[0].c", None),
+            ("A", None),
+        ] {
+            assert!(is_path(path), "{path}");
+            assert_eq!(find(&value, path).cloned(), found, "{path}");
+        }
+        for path in
+            ["", ".", "a.", ".a", "a..b", "[0]", "a.[0]", "a[", "a[]", "a[x]", "a[+1]", "a]"]
+        {
+            assert!(!is_path(path), "{path}");
+            assert_eq!(find(&value, path), None, "{path}");
+        }
+        assert!(!is_path("a[1]b") && !is_path("a[99999999999999999999]"));
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub(crate) struct Ledger {
     closing: Arc<AtomicBool>,
     /// Whether effects are recorded before they are made.
     record_effects: bool,
+    /// Whether there is a commit before an action runs.
+    commit_begins: bool,
 }
 
 /// What is known for the next commit.
@@ -56,6 +58,7 @@ impl Ledger {
             writer: tokio::sync::Mutex::new(writer),
             closing: Arc::default(),
             record_effects: false,
+            commit_begins: false,
         }
     }
 
@@ -73,6 +76,18 @@ impl Ledger {
     /// Lets [`records_effects`](Self::records_effects) say so.
     pub(crate) fn record_effects(&mut self) {
         self.record_effects = true;
+        self.commit_begins = true;
+    }
+
+    /// Lets [`commits_begins`](Self::commits_begins) say so.
+    pub(crate) fn commit_begins(&mut self) {
+        self.commit_begins = true;
+    }
+
+    /// Whether what a turn has done is committed before an action runs, so that single effects
+    /// of it may be recorded.
+    pub(crate) fn commits_begins(&self) -> bool {
+        self.commit_begins
     }
 
     /// Whether effects are recorded before they are made.
@@ -237,6 +252,9 @@ impl Writer {
         if let Some(moves) = &delta.moves {
             changed.push(("moves".into(), size_of(store, moves)));
         }
+        if let Some(gates) = &delta.gates {
+            changed.push(("gates".into(), size_of(store, gates)));
+        }
         let grown: BTreeMap<&str, u64> =
             changed.iter().map(|(part, size)| (part.as_str(), *size)).collect();
         let mut parts: Vec<(&str, u64)> = sizes
@@ -293,6 +311,7 @@ fn measure(store: &dyn SessionStore, doc: &SessionDoc) -> BTreeMap<String, u64> 
         ("waiting", size_of(store, &doc.waiting)),
         ("ended", size_of(store, &doc.ended)),
         ("effects", size_of(store, &doc.effects)),
+        ("gates", size_of(store, &doc.gates)),
         ("error", size_of(store, &doc.error)),
         ("moves", size_of(store, &doc.moves)),
     ] {

@@ -38,6 +38,12 @@ pub enum Outcome {
         /// What it waits for.
         interrupts: Vec<Interrupt>,
     },
+    /// The flow was to end, and a [gate](crate::flow::gate) of it does not let it: it waits for
+    /// the user at the step that was to end it.
+    Held {
+        /// The gates that hold it; their verdicts are in the session document.
+        gates: Vec<String>,
+    },
     /// The turn failed; the session stays at its last commit and can go on from there.
     Failed {
         /// What happened.

@@ -35,6 +35,7 @@ mod flow;
 mod generics;
 mod method;
 mod paths;
+mod replay;
 mod sampling;
 mod slot;
 mod step;
@@ -443,6 +444,7 @@ pub fn tools(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// | `description = ".."` | what the tool does, for the model | the doc comment |
 /// | `parallel` | its calls may run at the same time as others | one after another |
 /// | `ask` | a person has to approve a call that a model asks for | none has to |
+/// | `replay = ..` | of a flow's tool: what becomes of a call when the action that makes it runs again | `by_key` |
 ///
 /// # Parallel tools
 ///
@@ -485,6 +487,53 @@ pub fn tools(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// with `Engine::deliver`; then the model goes on with the results. `ToolPolicy::Ask` says what
 /// is promised. `ask` sets the default, which the flow's `define_tools` changes for a turn and
 /// `Reply::tool_policy` for a single call.
+///
+/// # Calls that are repeated
+///
+/// An action that was interrupted runs again from its beginning, and the recorded results of
+/// its calls are given back. `replay` says what else a tool of a flow can bear:
+///
+/// | `replay` | a call without a recorded result is | for tools |
+/// | --- | --- | --- |
+/// | `by_key` | made again with the same idempotency key | that honour the key |
+/// | `never` | not made again if it was begun: `EffectError::InDoubt` | that act, and have no key |
+/// | `always` | made by each run, and its result is not recorded | that look something up |
+///
+/// `ToolReplay` says what is promised. It is about the calls of actions: a tool of a step, which
+/// only models call, cannot have this key, and for the calls that models make of a flow's tools
+/// it means nothing.
+///
+/// ```
+/// # use flow_core::prelude::*;
+/// # #[flow(steps(Pay), tools)] #[derive(Clone)] pub struct Desk;
+/// # impl Flow for Desk {}
+/// # #[step(action, next(end))]
+/// # #[derive(Default, Serialize, Deserialize, JsonSchema)] pub struct Pay;
+/// # impl Action for Pay {
+/// #     type Flow = Desk;
+/// #     async fn run(&mut self, cx: &mut ActionCx<'_, Desk>) -> Result<PayNext> {
+/// #         let balance = cx.tool(Balance).await?;
+/// #         cx.tool(Transfer { cents: 500 }).await?;
+/// #         Ok(PayNext::End(format!("{balance} before")))
+/// #     }
+/// # }
+/// #[tools(flow)]
+/// impl Desk {
+///     /// Transfers money through a bank that knows no idempotency keys.
+///     #[tool(replay = never)]
+///     async fn transfer(&self, cents: u32) -> Result<()> {
+///         Ok(())
+///     }
+///
+///     /// Looks up what is on the account now.
+///     #[tool(replay = always)]
+///     async fn balance(&self) -> u32 {
+///         700
+///     }
+/// }
+///
+/// assert_eq!(Transfer::REPLAY, ToolReplay::Never);
+/// ```
 #[proc_macro_attribute]
 pub fn tool(_: TokenStream, item: TokenStream) -> TokenStream {
     tools::stray(item.into()).into()

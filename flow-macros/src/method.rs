@@ -14,9 +14,10 @@ use crate::attributes::{self, Docs};
 use crate::errors::{Errors, unknown_key};
 use crate::generics;
 use crate::paths::{at, local};
+use crate::replay::Replay;
 use crate::slot::pascal;
 
-const KEYS: [&str; 4] = ["name", "description", "parallel", "ask"];
+const KEYS: [&str; 5] = ["name", "description", "parallel", "ask", "replay"];
 
 /// A method that a model may call.
 pub(crate) struct Tool {
@@ -31,6 +32,8 @@ pub(crate) struct Tool {
     pub(crate) is_parallel: bool,
     /// Whether a person has to approve its calls.
     pub(crate) is_asked: bool,
+    /// What becomes of an action's call that is repeated.
+    pub(crate) replay: Replay,
     pub(crate) conditions: Vec<TokenStream>,
     /// What the generated struct of a call takes over: documentation, deprecation.
     pub(crate) passed_on: Vec<Attribute>,
@@ -66,7 +69,10 @@ impl Tool {
         errors: &mut Errors,
     ) -> Option<Self> {
         let known = errors.len();
-        let Keys { name, description, is_parallel, is_asked } = Keys::read(mark, errors);
+        let Keys { name, description, is_parallel, is_asked, replay } = Keys::read(mark, errors);
+        if let Some((key, _)) = replay.as_ref().filter(|_| !is_flow) {
+            errors.at(key, "`replay` is about the calls of actions, which call the tools of the flow: a tool of a step is called by models, and what they ask for is not recorded call by call");
+        }
         // The flow is shared anyway; a step is changed by the tools that run alone.
         let shares_step = is_parallel && !is_flow;
         let method = signature.ident.clone();
@@ -161,6 +167,7 @@ impl Tool {
             description,
             is_parallel,
             is_asked,
+            replay: replay.map_or(Replay::ByKey, |(_, replay)| replay),
             conditions: attributes::conditions(attrs),
             passed_on,
             has_receiver,
@@ -291,6 +298,7 @@ struct Keys {
     description: Option<Expr>,
     is_parallel: bool,
     is_asked: bool,
+    replay: Option<(Ident, Replay)>,
 }
 
 impl Keys {
@@ -318,6 +326,7 @@ impl Keys {
                     attributes::word(key, input)?;
                     keys.is_asked = true;
                 }
+                "replay" => keys.replay = Some((key.clone(), Replay::parse(key, input)?)),
                 other => {
                     let message = unknown_key(other, "#[tool(..)]", &KEYS);
                     return Err(syn::Error::new(key.span(), message));

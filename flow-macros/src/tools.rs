@@ -218,7 +218,8 @@ impl Parts {
         let Tool { name, description, conditions, .. } = tool;
         let parallel = tool.is_parallel.then(|| quote!(.parallel()));
         let ask = tool.is_asked.then(|| quote!(.policy(#private::ToolPolicy::Ask)));
-        let marks = quote!(#parallel #ask);
+        let replay = tool.replay.variant(private).map(|replay| quote!(.replay(#replay)));
+        let marks = quote!(#parallel #ask #replay);
         let define = match tool.arguments_type(&head.generics) {
             Some(arguments) => quote! {
                 tools.push(

@@ -3,23 +3,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
-use crate::error::{Divergence, EffectError, Error};
+use super::Place;
+use crate::error::{BranchError, Divergence, Doubt, EffectError, Error};
 use crate::json;
-use crate::session::{EffectKind, EffectOutcome, EffectRecord, Interrupt};
+use crate::session::{
+    EffectKind, EffectOutcome, EffectRecord, ErrorRecord, FrameRecord, Interrupt,
+};
 use crate::time::Timestamp;
 
 /// How many characters of the digest of the arguments stand in a key.
 const KEY_DIGEST: usize = 12;
-
-/// Where an effect stands among those of the visit.
-type Place = u32;
 
 /// The effects of the visit: those that are recorded, and those of the run.
 ///
 /// It is shared by the effects that are made side by side, and by the engine, which looks
 /// whether any of them still does something.
 #[derive(Debug)]
-pub(crate) struct Journal(Mutex<Inner>);
+pub(crate) struct Journal {
+    inner: Mutex<Inner>,
+    /// The most effects of a visit that are recorded at once.
+    limit: usize,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -27,9 +31,9 @@ struct Inner {
     visit: u64,
     step: Arc<str>,
     /// How many effects the runs of this visit that are over have made.
-    base: Place,
-    /// The place of the next effect of the run.
-    next: Place,
+    base: u32,
+    /// The number of the next effect of the run, and of each step within it.
+    next: BTreeMap<Place, u32>,
     records: BTreeMap<Place, (String, EffectRecord)>,
     /// The recorded effects that the run has come to.
     reached: BTreeSet<Place>,
@@ -40,11 +44,15 @@ struct Inner {
     /// Whether the run has to do what the records say. Else it may be another run, about
     /// another message, and the first difference ends the validity of the records.
     strict: bool,
-    /// How many effects are doing something.
-    running: u32,
+    /// The effects that are doing something.
+    running: Vec<Place>,
     /// What the run waits for.
     waiting: BTreeMap<Place, Interrupt>,
+    /// The steps that are not needed any more and begin no effect.
+    closed: Vec<Place>,
     diverged: Option<(String, String, Place)>,
+    /// The call in doubt that the run, which is about something else, does not come to.
+    doubted: Option<Place>,
     /// Why the run cannot go on.
     broken_off: Option<Error>,
 }
@@ -53,7 +61,7 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) enum Begun {
     /// It is over already.
-    Replayed(EffectOutcome),
+    Replayed { place: Place, outcome: EffectOutcome },
     /// It is to be done, or to be waited for.
     Fresh {
         place: Place,
@@ -62,31 +70,35 @@ pub(crate) enum Begun {
         due: Option<Timestamp>,
         /// Whether it was begun before.
         repeated: bool,
+        /// Whether that was a call that is not to be made again.
+        in_doubt: bool,
     },
 }
 
 /// Counts an effect that does something, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Running<'a>(&'a Journal);
+pub(crate) struct Running<'a>(&'a Journal, Place);
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.0.lock().running -= 1;
-    }
-}
-
-impl Default for Journal {
-    fn default() -> Self {
-        Self(Mutex::new(Inner::new("".into())))
+        let mut inner = self.0.lock();
+        if let Some(at) = inner.running.iter().position(|place| *place == self.1) {
+            inner.running.swap_remove(at);
+        }
     }
 }
 
 impl Journal {
+    /// A journal that keeps so many effects of one visit.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { inner: Mutex::new(Inner::new("".into())), limit }
+    }
+
     /// Begins with what is recorded of a visit.
     pub(crate) fn load(
         &self,
         (session, visit, step): (&str, u64, Arc<str>),
-        base: Place,
+        base: u32,
         records: &BTreeMap<String, EffectRecord>,
         strict: bool,
     ) {
@@ -96,15 +108,8 @@ impl Journal {
             Some((place, (key.clone(), record.clone())))
         });
         let records = records.collect();
-        *self.lock() = Inner {
-            session: session.to_owned(),
-            visit,
-            base,
-            next: base,
-            records,
-            strict,
-            ..Inner::new(step)
-        };
+        *self.lock() =
+            Inner { session: session.to_owned(), visit, base, records, strict, ..Inner::new(step) };
     }
 
     /// Begins the next visit.
@@ -117,12 +122,14 @@ impl Journal {
     /// A run of the action begins.
     pub(crate) fn begin_run(&self) {
         let mut inner = self.lock();
-        inner.next = inner.base;
-        inner.running = 0;
+        inner.next.clear();
+        inner.running.clear();
         inner.waiting.clear();
         inner.reached.clear();
         inner.handled.clear();
+        inner.closed.clear();
         inner.diverged = None;
+        inner.doubted = None;
         inner.broken_off = None;
         inner.failed = false;
     }
@@ -131,12 +138,11 @@ impl Journal {
     /// then the next run is another attempt.
     pub(crate) fn complete_run(&self) {
         let mut inner = self.lock();
-        if inner.failed {
-            inner.next = inner.base;
-        } else {
-            inner.base = inner.next;
+        if !inner.failed {
+            inner.base = inner.next_in(&Place::default());
             inner.records.clear();
         }
+        inner.next.clear();
         inner.waiting.clear();
         inner.strict = false;
     }
@@ -150,7 +156,7 @@ impl Journal {
     }
 
     /// How many effects the runs of this visit that are over have made.
-    pub(crate) fn base(&self) -> Place {
+    pub(crate) fn base(&self) -> u32 {
         self.lock().base
     }
 
@@ -174,8 +180,19 @@ impl Journal {
 
     /// Whether the run waits and nothing of it goes on.
     pub(crate) fn is_stuck(&self) -> bool {
+        self.is_stuck_within(&Place::default())
+    }
+
+    /// Whether what runs at a place waits and nothing of it goes on.
+    pub(crate) fn is_stuck_within(&self, frame: &Place) -> bool {
         let inner = self.lock();
-        inner.running == 0 && !inner.waiting.is_empty()
+        inner.waiting.keys().any(|place| place.is_within(frame))
+            && !inner.running.iter().any(|place| place.is_within(frame))
+    }
+
+    /// Whether an effect within a place is doing something.
+    pub(crate) fn is_running_within(&self, frame: &Place) -> bool {
+        self.lock().running.iter().any(|place| place.is_within(frame))
     }
 
     /// Ends the run with an error that is none of its effects.
@@ -188,34 +205,49 @@ impl Journal {
         self.lock().broken_off.take()
     }
 
-    /// Counts an effect that does something.
-    pub(crate) fn run(&self) -> Running<'_> {
-        self.lock().running += 1;
-        Running(self)
+    /// What runs at these places begins no effect any more.
+    pub(crate) fn close(&self, frames: &[Place]) {
+        self.lock().closed.extend_from_slice(frames);
     }
 
-    /// Takes the next place.
+    /// Counts an effect that does something.
+    pub(crate) fn run(&self, place: &Place) -> Running<'_> {
+        self.lock().running.push(place.clone());
+        Running(self, place.clone())
+    }
+
+    /// Takes the next place of the action, or of a step that runs within it.
     pub(crate) fn begin(
         &self,
+        frame: &Place,
         kind: EffectKind,
         name: &str,
         arguments: Option<&Value>,
         now: Timestamp,
     ) -> Result<Begun, EffectError> {
         let mut inner = self.lock();
-        let place = inner.next;
-        inner.next += 1;
-        inner.handle_failures();
+        inner.check_open(frame)?;
+        let number = inner.next_in(frame);
+        let place = frame.within(number);
+        inner.next.insert(frame.clone(), number + 1);
+        inner.handle_failures(frame);
         let arguments = arguments.map(json::digest);
         let mut found = EffectRecord::new(kind, name, now);
         found.arguments = arguments;
         if let Some((key, record)) = inner.records.get(&place).cloned() {
             let same_arguments = record.arguments.is_none() || record.arguments == found.arguments;
             if record.kind == kind && record.tool == name && same_arguments {
-                inner.reached.insert(place);
                 return Ok(match record.outcome {
-                    Some(outcome) => Begun::Replayed(outcome),
-                    None => Begun::Fresh { place, key, due: record.due, repeated: true },
+                    Some(outcome) => {
+                        inner.reach_within(&place);
+                        inner.reached.insert(place.clone());
+                        Begun::Replayed { place, outcome }
+                    }
+                    None => {
+                        inner.reached.insert(place.clone());
+                        let in_doubt = record.is_in_doubt();
+                        Begun::Fresh { place, key, due: record.due, repeated: true, in_doubt }
+                    }
                 });
             }
             if inner.strict {
@@ -227,48 +259,109 @@ impl Journal {
                 inner.diverged.get_or_insert((record.shown(), shown, place));
                 return Err(inner.divergence());
             }
-            inner.records.split_off(&place);
+            let doubted =
+                inner.find_doubt(|doubt| *doubt >= place && !inner.reached.contains(doubt));
+            match doubted {
+                Some(doubt) => inner.doubted = Some(doubt),
+                None => {
+                    let Inner { records, reached, .. } = &mut *inner;
+                    records.retain(|other, _| *other < place || reached.contains(other));
+                }
+            }
         }
         if inner.diverged.is_some() {
             return Err(inner.divergence());
+        }
+        if let Some(doubt) = &inner.doubted {
+            return Err(inner.doubt(doubt));
+        }
+        if inner.records.len() >= self.limit {
+            let (session, step) = (inner.session.clone(), inner.step.to_string());
+            let error = EffectError::TooManyEffects { session, step, limit: self.limit };
+            // Some effects have no error to return.
+            inner.broken_off.get_or_insert_with(|| error.clone().into());
+            return Err(error);
         }
         let mut key = format!("{}:{}:{place}:{name}", inner.session, inner.visit);
         if let Some(digest) = &found.arguments {
             key.push(':');
             key.push_str(&digest[..digest.len().min(KEY_DIGEST)]);
         }
-        inner.records.insert(place, (key.clone(), found));
-        inner.reached.insert(place);
-        Ok(Begun::Fresh { place, key, due: None, repeated: false })
+        inner.records.insert(place.clone(), (key.clone(), found));
+        inner.reached.insert(place.clone());
+        Ok(Begun::Fresh { place, key, due: None, repeated: false, in_doubt: false })
+    }
+
+    /// Records that a call is made, and whether it is not to be made again.
+    pub(crate) fn mark(&self, place: &Place, once: bool) {
+        if let Some((_, record)) = self.lock().records.get_mut(place) {
+            record.once = once;
+        }
+    }
+
+    /// Why the call at a place is not made.
+    pub(crate) fn doubt(&self, place: &Place) -> EffectError {
+        self.lock().doubt(place)
     }
 
     /// Records what an effect came to.
-    pub(crate) fn finish(&self, place: Place, outcome: EffectOutcome) {
-        if let Some((_, record)) = self.lock().records.get_mut(&place) {
+    pub(crate) fn finish(&self, place: &Place, outcome: EffectOutcome) {
+        if let Some((_, record)) = self.lock().records.get_mut(place) {
             record.outcome = Some(outcome);
         }
     }
 
+    /// What is recorded of a step that runs within the action.
+    pub(crate) fn frame(&self, place: &Place) -> Option<FrameRecord> {
+        let inner = self.lock();
+        inner.records.get(place).and_then(|(_, record)| record.frame.as_deref().cloned())
+    }
+
+    /// Records where a step within the action stands: what it did up to there is part of it.
+    pub(crate) fn keep_frame(&self, place: &Place, make: impl FnOnce(u32) -> FrameRecord) {
+        let mut inner = self.lock();
+        let next = inner.next_in(place);
+        inner.records.retain(|other, _| !other.is_within(place));
+        if let Some((_, record)) = inner.records.get_mut(place) {
+            record.frame = Some(Box::new(make(next)));
+        }
+    }
+
+    /// Records what a step within the action came to, or several: nothing that was done within
+    /// it is needed any more.
+    pub(crate) fn finish_frame(&self, place: &Place, frame: FrameRecord) {
+        self.keep_frame(place, |_| frame);
+        self.finish(place, EffectOutcome::Value(Value::Null));
+    }
+
+    /// Records that a step within the action has failed, and what it has said before. What was
+    /// done within it is still needed, should it be tried again.
+    pub(crate) fn fail_frame(&self, place: &Place, said: Vec<Value>, error: ErrorRecord) {
+        if let Some((_, record)) = self.lock().records.get_mut(place) {
+            record.frame = Some(Box::new(FrameRecord { said, ..FrameRecord::default() }));
+            record.outcome = Some(EffectOutcome::Error(error));
+        }
+    }
+
     /// Records when an effect is over by itself.
-    pub(crate) fn set_due(&self, place: Place, due: Timestamp) {
-        if let Some((_, record)) = self.lock().records.get_mut(&place) {
+    pub(crate) fn set_due(&self, place: &Place, due: Timestamp) {
+        if let Some((_, record)) = self.lock().records.get_mut(place) {
             record.due = Some(due);
         }
     }
 
     /// The run waits for an answer at a place.
-    pub(crate) fn wait(&self, place: Place, make: impl FnOnce(String, String) -> Interrupt) {
+    pub(crate) fn wait(&self, place: &Place, make: impl FnOnce(String) -> Interrupt) {
         let mut inner = self.lock();
         // A request that is made anew after a denial is another one.
-        let at = inner.records.get(&place).map_or(0, |(_, record)| record.at.as_millis());
-        let request_id = format!("{}-{place}-{at:x}", inner.visit);
-        let interrupt = make(request_id, inner.step.to_string());
-        inner.waiting.insert(place, interrupt);
+        let at = inner.records.get(place).map_or(0, |(_, record)| record.at.as_millis());
+        let interrupt = make(format!("{}-{place}-{at:x}", inner.visit));
+        inner.waiting.insert(place.clone(), interrupt);
     }
 
     /// The run will not get an answer at this place any more, since it stopped waiting.
-    pub(crate) fn stop_waiting(&self, place: Place) {
-        self.lock().waiting.remove(&place);
+    pub(crate) fn stop_waiting(&self, place: &Place) {
+        self.lock().waiting.remove(place);
     }
 
     /// Records the answer to a request of an earlier run.
@@ -291,11 +384,14 @@ impl Journal {
         if !over {
             return Ok(());
         }
+        if !inner.strict {
+            let left = inner.find_doubt(|place| !inner.reached.contains(place));
+            let doubted = inner.doubted.clone().or(left);
+            return doubted.map_or(Ok(()), |place| Err(inner.doubt(&place)));
+        }
         let left = inner.records.iter().find(|(place, _)| !inner.reached.contains(place));
-        if let Some((place, (_, record))) = left
-            && inner.strict
-        {
-            let (place, shown) = (*place, record.shown());
+        if let Some((place, (_, record))) = left {
+            let (place, shown) = (place.clone(), record.shown());
             inner.diverged = Some((shown, "the end of the action".to_owned(), place));
             return Err(inner.divergence());
         }
@@ -303,7 +399,7 @@ impl Journal {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -314,28 +410,61 @@ impl Inner {
             visit: 0,
             step,
             base: 0,
-            next: 0,
+            next: BTreeMap::new(),
             records: BTreeMap::new(),
             reached: BTreeSet::new(),
             handled: BTreeSet::new(),
             failed: false,
             strict: false,
-            running: 0,
+            running: Vec::new(),
             waiting: BTreeMap::new(),
+            closed: Vec::new(),
             diverged: None,
+            doubted: None,
             broken_off: None,
         }
     }
 
+    /// The number of the next effect of the action, or of a step that runs within it.
+    fn next_in(&self, frame: &Place) -> u32 {
+        let first = || match self.records.get(frame) {
+            Some((_, EffectRecord { frame: Some(frame), .. })) => frame.next,
+            _ if *frame == Place::default() => self.base,
+            _ => 0,
+        };
+        self.next.get(frame).copied().unwrap_or_else(first)
+    }
+
+    fn check_open(&self, frame: &Place) -> Result<(), EffectError> {
+        let mut closed = self.closed.iter();
+        let Some(place) = closed.find(|place| frame == *place || frame.is_within(place)) else {
+            return Ok(());
+        };
+        let step = self.records.get(place).map_or("", |(_, record)| &record.tool);
+        let branch = format!("{place} (`{step}`)");
+        Err(EffectError::Branches(Box::new(BranchError::Cancelled { branch })))
+    }
+
+    /// What was done within a place is part of what it came to.
+    fn reach_within(&mut self, frame: &Place) {
+        let within = self.records.keys().filter(|place| place.is_within(frame));
+        self.reached.extend(within.cloned());
+    }
+
     /// An effect begins: the code has gone on after the failures so far.
-    fn handle_failures(&mut self) {
-        let over = self.records.iter().filter(|(_, (_, record))| record.outcome.is_some());
-        let over: Vec<Place> = over.map(|(place, _)| *place).collect();
-        self.handled.extend(over.into_iter().filter(|place| self.reached.contains(place)));
+    fn handle_failures(&mut self, frame: &Place) {
+        let of_branches = |(_, record): &(String, EffectRecord)| record.kind == EffectKind::Steps;
+        if self.records.get(frame).is_some_and(of_branches) {
+            return; // Branches begin all at once, whatever becomes of them.
+        }
+        let over = self.records.iter().filter(|(place, (_, record))| {
+            record.outcome.is_some() && place.is_within(frame) && self.reached.contains(place)
+        });
+        self.handled.extend(over.map(|(place, _)| place.clone()));
     }
 
     /// All effects but those that failed and that the code has not handled: they are tried
-    /// again.
+    /// again, if they may be.
     fn kept(&self) -> BTreeSet<Place> {
         let kept = self.records.iter().filter(|(place, (_, record))| {
             let failed = match &record.outcome {
@@ -345,9 +474,26 @@ impl Inner {
                 }
                 None => false,
             };
-            !failed || self.handled.contains(place)
+            !failed || record.once || self.handled.contains(place)
         });
-        kept.map(|(place, _)| *place).collect()
+        kept.map(|(place, _)| place.clone()).collect()
+    }
+
+    /// The first call in doubt, of those at some places.
+    fn find_doubt(&self, at: impl Fn(&Place) -> bool) -> Option<Place> {
+        let doubts = self.records.iter().filter(|(_, (_, record))| record.is_in_doubt());
+        doubts.map(|(place, _)| place).find(|place| at(place)).cloned()
+    }
+
+    fn doubt(&self, place: &Place) -> EffectError {
+        let doubt = self.records.get(place).map(|(key, record)| Doubt {
+            session: self.session.clone(),
+            step: self.step.to_string(),
+            tool: record.tool.clone(),
+            key: key.clone(),
+            arguments: record.arguments.clone(),
+        });
+        EffectError::InDoubt(Box::new(doubt.unwrap_or_default()))
     }
 
     fn divergence(&self) -> EffectError {
@@ -355,7 +501,7 @@ impl Inner {
         EffectError::Diverged(Box::new(Divergence {
             session: self.session.clone(),
             step: self.step.to_string(),
-            place,
+            place: place.to_string(),
             recorded,
             found,
         }))

@@ -13,6 +13,7 @@
 //! | --- | --- | --- |
 //! | an effect that is over when the action waits | once | once |
 //! | an effect that is over when the turn fails | once | once |
+//! | an effect that is over when a [gate](crate::flow::gate) holds the flow | once | once |
 //! | an effect that is over when the turn is cut off | once, if another effect has begun since; else again with the same key | again with the same key |
 //! | an effect that runs when the turn is cut off | again with the same key | again with the same key |
 //!
@@ -27,6 +28,31 @@
 //! Visits are never numbered twice in a session, so the same tool with the same arguments in
 //! a later visit has another key, and is called. The digest of the flow is not part of it: a
 //! program that was rebuilt while a call was under way must not make the call twice.
+//!
+//! A tool may say that this is not right for it, with `#[tool(replay = ..)]`
+//! ([`ToolReplay`](crate::tool::ToolReplay)):
+//!
+//! | | `by_key` (default) | `never` | `always` |
+//! | --- | --- | --- | --- |
+//! | a call whose result is recorded | once | once | by each run |
+//! | a call that failed, in a turn that is sent again | again with the same key, unless the action has handled the error | the same error | by each run |
+//! | a call that is over when the turn is cut off | as above | once | by each run |
+//! | a call that runs when the turn is cut off | again with the same key | not again, but [`EffectError::InDoubt`](crate::error::EffectError::InDoubt) | by each run |
+//!
+//! A tool that is called `never` again is called at most once whatever the durability: the call
+//! is recorded before and after it is made. `always` is for what is to be fresh, and does
+//! nothing on the outside.
+//!
+//! # Steps within an action
+//!
+//! [`run_step`](crate::step::ActionCx::run_step) and
+//! [`run_steps`](crate::step::ActionCx::run_steps) run other steps of the flow within the run
+//! of an action. Such a step is an effect: when it is over, its fields, what it has made of the
+//! shared state and what it has said are recorded, and it does not run again. Until then its
+//! own effects are recorded at places of their own (`3_1` is effect number 1 of the step that
+//! is effect number 3), and the table holds for them. A step that has failed keeps what it has
+//! done: when the turn is sent again it goes on with that. When the action has handled the
+//! failure, the step fails in the same way in every further run.
 //!
 //! # What the code of an action must keep to
 //!
@@ -48,8 +74,10 @@
 
 mod decision;
 mod journal;
+mod place;
 mod request;
 
 pub use decision::{Approved, Decision, Denied};
-pub(crate) use journal::{Begun, Journal};
+pub(crate) use journal::{Begun, Journal, Running};
+pub(crate) use place::Place;
 pub use request::Request;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::gates::check_gates;
 use super::moves::Ready;
 use super::queue::Queue;
 use super::turn::TurnEntry;
@@ -204,6 +205,7 @@ impl<F: Flow> FlowSlot<F> {
         let declared = F::steps();
         let checked = flow.define_steps(declared.clone());
         check_steps(&flow, &checked)?;
+        check_reducers(&flow)?;
         if let Some(model) = F::MODEL
             && model.parse::<ModelSelection>().is_err()
         {
@@ -213,6 +215,7 @@ impl<F: Flow> FlowSlot<F> {
                 model: model.to_owned(),
             });
         }
+        check_gates(&flow)?;
         let migrations = F::migrations();
         migrations.check(F::ID, F::VERSION)?;
         let digest = digest(&checked).into();
@@ -338,6 +341,23 @@ pub(super) fn check_steps<F: Flow>(flow: &F, steps: &Steps<F>) -> Result<(), Bui
         });
     }
     Ok(())
+}
+
+/// Checks that the fields with a reducer exist, where the schema of the state names its fields.
+fn check_reducers<F: Flow>(flow: &F) -> Result<(), BuildError> {
+    let reducers = flow.config_reducers();
+    let schema = schemars::schema_for!(F::State);
+    let Some(fields) = schema.get("properties").and_then(|fields| fields.as_object()) else {
+        return Ok(());
+    };
+    match reducers.fields().find(|field| !fields.contains_key(*field)) {
+        Some(field) => Err(BuildError::Reducer {
+            flow: F::ID.to_owned(),
+            field: field.to_owned(),
+            known: fields.keys().cloned().collect::<Vec<_>>().join(", "),
+        }),
+        None => Ok(()),
+    }
 }
 
 fn check_tools<F: FlowMeta>(

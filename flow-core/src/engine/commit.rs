@@ -63,6 +63,9 @@ impl<F: Flow> Run<F> {
             Outcome::Escalated { reason } => {
                 (Status::Waiting, Some(Waiting::Escalation { reason: reason.clone() }), None)
             }
+            Outcome::Held { .. } => {
+                (Status::Waiting, Some(Waiting::Message { question: None }), None)
+            }
             Outcome::HandedOff { to } => (Status::Completed, None, Some(handed_off(to))),
             Outcome::Ended { reason } => (Status::Completed, None, Some(reason.clone())),
             Outcome::Failed { error } => (Status::Failed, None, Some(error.message.clone())),
@@ -76,6 +79,7 @@ impl<F: Flow> Run<F> {
                 id,
                 outcome: outcome.clone(),
                 replies: replies.to_vec(),
+                gates: self.verdicts.clone(),
                 revision,
                 at: now,
             };
@@ -127,8 +131,10 @@ impl<F: Flow> Run<F> {
         let doc = self.ledger().doc();
         let begins = doc.revision == 0 || matches!(doc.waiting, Some(Waiting::Message { .. }));
         let begins = begins || !self.scope.unsaved.is_empty();
+        // With `Durability::Turn`, the document may stand at an earlier step.
+        let begins = begins || doc.visit.number != self.visit.number;
         drop(doc);
-        if !begins || !self.ledger().records_effects() {
+        if !begins || !self.ledger().commits_begins() {
             return Ok(());
         }
         let now = self.core.clock.now();
@@ -167,7 +173,8 @@ impl<F: Flow> Run<F> {
         }
         let name = &self.steps.at(self.cursor).info().name;
         delta.current_step = (doc.current_step != **name).then(|| name.to_string());
-        let under_way = self.pause.is_none() || !self.interrupts.is_empty();
+        let suspended = !self.interrupts.is_empty();
+        let under_way = self.pause.is_none() || suspended || self.runs_again;
         let heard_more = self.scope.last_message != self.scope.message;
         let visit = Visit {
             number: self.visit.number,
@@ -213,6 +220,7 @@ impl<F: Flow> Run<F> {
             })
             .collect();
         delta.edges = (doc.edges != edges).then_some(edges);
+        delta.gates = (doc.gates != self.verdicts).then(|| self.verdicts.clone());
         delta.error = doc.error.is_some().then_some(None);
         let moves = self.moves_now();
         delta.moves = (doc.moves != moves).then_some(moves);

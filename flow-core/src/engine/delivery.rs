@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::effect::{Approved, Decision, Denied};
 use crate::error::EffectError;
-use crate::session::{EffectKind, EffectOutcome, Interrupt};
+use crate::session::{EffectKind, EffectOutcome, Interrupt, SessionDoc, Status, Waiting};
 use crate::time::Timestamp;
 
 /// What the turn of a delivery is called: its signal id, apart from the ids of other turns.
@@ -115,25 +115,21 @@ impl Delivery {
     }
 
     /// The request that is answered, and what the answer comes to.
-    fn resolve(
-        &self,
-        session: &str,
-        pending: &[Interrupt],
-    ) -> Result<(String, EffectOutcome), EffectError> {
+    fn resolve(&self, doc: &SessionDoc) -> Result<(String, EffectOutcome), EffectError> {
+        let session = doc.id.as_str();
+        let pending = pending(doc);
         let found = pending.iter().find(|interrupt| match &self.to {
             To::Request(id) => interrupt.request_id == *id,
             To::Signal(name) => interrupt.kind == EffectKind::Signal && interrupt.name == *name,
         });
         let (To::Request(named) | To::Signal(named)) = &self.to;
         let Some(interrupt) = found else {
-            let known: Vec<String> = pending
-                .iter()
-                .map(|i| format!("`{}` ({} `{}`)", i.request_id, i.kind.as_str(), i.name))
-                .collect();
             return Err(EffectError::NotWaiting {
                 session: session.to_owned(),
                 request: named.clone(),
-                pending: if known.is_empty() { "nothing".to_owned() } else { known.join(", ") },
+                status: doc.status.as_str(),
+                step: doc.current_step.clone(),
+                pending: show_waiting(doc),
             });
         };
         let rejected = |reason: String| EffectError::Rejected {
@@ -187,6 +183,36 @@ impl Delivery {
     }
 }
 
+/// The requests for which a session waits.
+pub(super) fn pending(doc: &SessionDoc) -> &[Interrupt] {
+    match &doc.waiting {
+        Some(Waiting::Interrupts { pending }) => pending,
+        _ => &[],
+    }
+}
+
+/// What a session waits for, for an error.
+fn show_waiting(doc: &SessionDoc) -> String {
+    match &doc.waiting {
+        Some(Waiting::Interrupts { pending }) => {
+            let show =
+                |i: &Interrupt| format!("`{}` ({} `{}`)", i.request_id, i.kind.as_str(), i.name);
+            pending.iter().map(show).collect::<Vec<_>>().join(", ")
+        }
+        Some(Waiting::Message { question: Some(question) }) => {
+            format!("the user's answer to `{}`", question.text)
+        }
+        Some(Waiting::Message { question: None }) => "the user's next message".to_owned(),
+        Some(Waiting::Escalation { reason }) => {
+            format!("a person who has taken over ({reason}), until `engine.session(id).release()`")
+        }
+        None if matches!(doc.status, Status::Running | Status::Failed) => {
+            "nothing, and goes on with its next turn".to_owned()
+        }
+        None => "nothing".to_owned(),
+    }
+}
+
 fn written(decision: &Decision) -> Value {
     serde_json::to_value(decision).unwrap_or(Value::Null)
 }
@@ -213,20 +239,19 @@ pub(super) struct Answers {
 /// Finds which requests are over: the one that is delivered, the first one that waits for the
 /// user's message, and those whose time has come.
 pub(super) fn answer(
-    session: &str,
-    pending: &[Interrupt],
+    doc: &SessionDoc,
     delivery: Option<&Delivery>,
     message: Option<&str>,
     now: Timestamp,
 ) -> Result<Answers, EffectError> {
-    let delivered = delivery.map(|delivery| delivery.resolve(session, pending)).transpose()?;
-    let asks = pending.iter().find(|interrupt| interrupt.kind == EffectKind::Message);
+    let delivered = delivery.map(|delivery| delivery.resolve(doc)).transpose()?;
+    let asks = pending(doc).iter().find(|interrupt| interrupt.kind == EffectKind::Message);
     let heard = message.zip(asks).map(|(message, asks)| {
         (asks.request_id.clone(), EffectOutcome::Value(Value::from(message)))
     });
     let delivered = delivered.or(heard);
     let mut answers = Answers::default();
-    for interrupt in pending {
+    for interrupt in pending(doc) {
         let id = &interrupt.request_id;
         if let Some((request, outcome)) = delivered.as_ref().filter(|(request, _)| request == id) {
             answers.over.push((request.clone(), outcome.clone()));

@@ -77,7 +77,9 @@ impl<F: Flow> Run<F> {
                 let after = self.digest.to_string();
                 EffectError::Drifted { before, after, divergence }.into()
             }
-            Ok(Error::Effect(error @ EffectError::Diverged(_))) => error.into(),
+            Ok(Error::Effect(error @ (EffectError::Diverged(_) | EffectError::InDoubt(_)))) => {
+                error.into()
+            }
             Ok(Error::Model(error)) => {
                 let place = format!("step `{}`", self.scope.step);
                 let error = Box::new(error);

@@ -10,6 +10,7 @@ mod child;
 mod commit;
 mod delivery;
 mod failure;
+mod gates;
 mod handle;
 mod lease;
 mod migrate;
@@ -40,6 +41,7 @@ use crate::error::{Error, TurnError};
 use crate::flow::{Flow, Graph};
 use crate::id::SessionId;
 use crate::model::ModelCatalog;
+use crate::step::FrameLimits;
 use crate::store::{ListQuery, SessionStore, SessionSummary};
 use crate::time::Clock;
 
@@ -60,7 +62,8 @@ pub enum Durability {
     Crossing,
     /// One commit at the end of the turn, and one where the conversation goes to another flow.
     /// A crash repeats the whole turn, or the part of it since then. Fit for turns without
-    /// effects on the outside.
+    /// effects on the outside. A flow with tools that are not to be called again
+    /// ([`ToolReplay::Never`](crate::tool::ToolReplay::Never)) also commits before its actions.
     Turn,
     /// As [`Crossing`](Self::Crossing), and also before an action that a turn begins with, so
     /// that what the user said is kept, and before each [effect](crate::effect) of an action. A crash repeats the step that was running, and the effects that ran; those
@@ -90,6 +93,14 @@ pub struct Limits {
     /// The most flows that may be parked at once by [digressions](TurnRequest::digress).
     /// Default: 3.
     pub digressions: u32,
+    /// The most effects of an action in one visit, those of steps that run within it included
+    /// until they are over. They stand in the document. Default: 4096.
+    pub effects: usize,
+    /// How many steps may run within each other, the one at which the session stands not
+    /// counted. Default: 8.
+    pub step_depth: u32,
+    /// The most steps that an action runs side by side in one call. Default: 256.
+    pub branches: usize,
     /// The most events that wait for the listener of a turn, as [`TurnHandle`] says.
     /// Default: 1024; at least 1.
     pub events: usize,
@@ -107,6 +118,9 @@ impl Default for Limits {
             handoffs: 8,
             flow_visits: 2,
             digressions: 3,
+            effects: 4096,
+            step_depth: 8,
+            branches: 256,
             events: 1024,
             listener_patience: Duration::from_secs(5),
         }
@@ -154,6 +168,31 @@ impl Limits {
     pub fn digressions(mut self, digressions: u32) -> Self {
         self.digressions = digressions;
         self
+    }
+
+    /// Sets [`effects`](Self::effects).
+    #[must_use]
+    pub fn effects(mut self, effects: usize) -> Self {
+        self.effects = effects;
+        self
+    }
+
+    /// Sets [`step_depth`](Self::step_depth).
+    #[must_use]
+    pub fn step_depth(mut self, steps: u32) -> Self {
+        self.step_depth = steps;
+        self
+    }
+
+    /// Sets [`branches`](Self::branches).
+    #[must_use]
+    pub fn branches(mut self, steps: usize) -> Self {
+        self.branches = steps;
+        self
+    }
+
+    pub(crate) fn frames(&self) -> FrameLimits {
+        FrameLimits { depth: self.step_depth, branches: self.branches }
     }
 
     /// Sets [`events`](Self::events).

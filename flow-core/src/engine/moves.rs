@@ -332,7 +332,9 @@ impl<F: Flow> Run<F> {
             lease: Lease::default(),
             ..left
         };
-        let mut ledger = self.scope.ledger.take().expect("a turn has a ledger");
+        // No step runs any more that could hold it.
+        let ledger = self.scope.ledger.take().and_then(Arc::into_inner);
+        let mut ledger = ledger.expect("a turn has a ledger");
         ledger.supersede(left, next);
         ledger.commit(Delta::default(), &archive, false).await?;
         let arrives = match way {

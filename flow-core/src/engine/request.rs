@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::Delivery;
 use crate::id::SessionId;
 use crate::outcome::Outcome;
-use crate::session::{Interrupt, Parent, Question};
+use crate::session::{GateVerdict, Interrupt, Parent, Question};
 use crate::transition::HandOff;
 
 /// One turn to run.
@@ -163,6 +163,9 @@ pub struct TurnOutcome {
     pub replies: Vec<String>,
     /// How the turn ended.
     pub outcome: Outcome,
+    /// What the [gates](crate::flow::gate) of the flow said when it came to an end; empty for a
+    /// flow that goes on.
+    pub gates: Vec<GateVerdict>,
     /// Whether this is the recorded outcome of an earlier turn with the same id.
     pub repeated: bool,
 }

@@ -10,19 +10,21 @@ use tracing::Instrument as _;
 
 use super::commit::Changes;
 use super::failure::Failure;
+use super::gates::Gatekeepers;
 use super::moves::{Moving, Worked, handed_off};
 use super::{Core, Durability, TurnOutcome};
 use crate::error::{Error, Result, StepError, TurnError};
 use crate::event::{Event, Rendered};
+use crate::flow::gate::Ending;
 use crate::flow::{Drive, Flow, Steps};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
 use crate::message::{Message, Part, Role};
 use crate::outcome::Outcome;
-use crate::session::{Interrupt, MAIN_MEMORY, Moves, PathEntry, Question, Waiting};
+use crate::session::{GateVerdict, Interrupt, MAIN_MEMORY, Moves, PathEntry, Question, Waiting};
 use crate::step::recall;
 use crate::step::{
-    ActionCx, Arrival, DynStep, Effect, Kind, Ran, Scope, Speaker, StepCx, arrive, dispatch, read,
+    ActionCx, Arrival, DynStep, Effect, Kind, Ran, Scope, StepCx, arrive, dispatch, read,
     run_until_stuck,
 };
 use crate::transition::{Payload, Transition};
@@ -63,16 +65,20 @@ pub(super) struct Run<F: Flow> {
     created: bool,
     /// Whether the current step is still to be told that it was taken up again.
     restored: bool,
-    /// The models of the steps, by their place in the registry.
-    pub(super) speakers: Vec<Option<Speaker>>,
     /// The caller's id of the turn.
     pub(super) turn_id: Option<String>,
     /// What an action began its run with.
-    before: Option<Before>,
+    pub(super) before: Option<Before>,
+    /// The gates of the flow.
+    pub(super) gatekeepers: Arc<Gatekeepers<F>>,
+    /// What they said when the flow came to an end; what they said last as long as no step runs.
+    pub(super) verdicts: Vec<GateVerdict>,
+    /// Whether they hold an action, which runs again in the next turn.
+    pub(super) runs_again: bool,
 }
 
 /// What an action begins a run with, and begins it with again when it has waited.
-struct Before {
+pub(super) struct Before {
     state: Value,
     fields: Value,
     message: Option<String>,
@@ -121,13 +127,16 @@ impl<F: Flow> Run<F> {
             passed: Map::new(),
             created,
             restored: false,
-            speakers: Vec::new(),
             turn_id: None,
             before: None,
+            gatekeepers: Arc::default(),
+            verdicts: Vec::new(),
+            runs_again: false,
         };
         let doc = run.ledger().doc();
         run.moves.clone_from(&doc.moves);
         let visit = doc.visit.clone();
+        run.verdicts.clone_from(&doc.gates);
         if !created {
             let state = doc.state.clone();
             run.state = read(state).map_err(|misfit| run.unreadable("state", misfit))?;
@@ -176,7 +185,8 @@ impl<F: Flow> Run<F> {
     pub(super) fn set_voice(&mut self) {
         let info = self.steps.at(self.cursor).info();
         self.scope.namespace = info.memory.unwrap_or(MAIN_MEMORY);
-        self.scope.speaker = self.speakers.get(self.cursor).cloned().flatten();
+        let speaker = self.scope.speakers.get(self.cursor);
+        self.scope.speaker = speaker.and_then(|(_, speaker)| speaker.clone());
     }
 
     /// Keeps a message in the memory of the current step.
@@ -277,7 +287,8 @@ impl<F: Flow> Run<F> {
                 "it returned before the flow paused; call `turn.run_to_pause()`",
             ),
         })?;
-        if let Some(moving) = self.moving.take() {
+        let leaves = matches!(outcome, Outcome::Ended { .. } | Outcome::HandedOff { .. });
+        if let Some(moving) = self.moving.take().filter(|_| leaves) {
             return Box::pin(self.leave_flow(moving)).await;
         }
         let replies = std::mem::take(&mut self.replies);
@@ -292,6 +303,7 @@ impl<F: Flow> Run<F> {
             step: doc.current_step.clone(),
             replies,
             outcome,
+            gates: doc.gates.clone(),
             repeated: false,
         }))
     }
@@ -301,6 +313,7 @@ impl<F: Flow> Run<F> {
         self.wake(self.cursor)?;
         self.restored = self.visit.entered && !self.created;
         while self.pause.is_none() {
+            self.verdicts.clear();
             let transition = match self.step_once().await {
                 Ok(transition) => transition,
                 Err(error) => self.handle_error(error).await?,
@@ -329,7 +342,7 @@ impl<F: Flow> Run<F> {
             }
             if !self.visit.entered {
                 let visit = self.visit.number;
-                self.scope.events.emit(|| Event::StepEnter { step: name, visit });
+                self.scope.events.emit(|| Event::StepEnter { step: name, visit, level: 0 });
                 self.arrive().await?;
                 self.visit.entered = true;
                 self.record_path();
@@ -369,15 +382,14 @@ impl<F: Flow> Run<F> {
             None => Value::Null,
         };
         let state = serde_json::to_value(&self.state)?;
-        let counts = |effect: &&Effect| !matches!(effect, Effect::Note(_) | Effect::Once(_));
-        let hooks = self.scope.effects.iter().filter(counts).count();
+        let hooks = self.scope.effects.iter().filter(|effect| effect.is_counted()).count();
         let hooks = u32::try_from(hooks).unwrap_or(u32::MAX);
         Ok(Before { state, fields, message: self.scope.message.clone(), hooks })
     }
 
     /// Undoes what a run of the action at the cursor has done to its fields, to the shared
     /// state and to the message, since it runs again from its beginning.
-    fn put_back(&mut self) -> Result<(), Error> {
+    pub(super) fn put_back(&mut self) -> Result<(), Error> {
         let Some(Before { state, fields, message, hooks: _ }) = self.before.take() else {
             return Ok(());
         };
@@ -432,6 +444,8 @@ impl<F: Flow> Run<F> {
     async fn act(&mut self, transition: Transition) -> Result<(), Failure> {
         // Before anything is said or left.
         self.moving = Box::pin(self.find_way(&transition)).await?;
+        self.changes.path.append(&mut self.scope.entered);
+        self.verdicts.clear();
         let suspends = matches!(transition, Transition::Suspend);
         if !suspends {
             self.scope.drop_round();
@@ -451,20 +465,29 @@ impl<F: Flow> Run<F> {
                 self.pause = Some(Outcome::Waiting { question: self.question.take() });
             }
             Transition::End(reason) => {
+                if self.is_held(Ending::End(&reason), said).await? {
+                    return Ok(());
+                }
                 self.leave().await?;
                 self.scope.journal.enter(self.visit.number, name.clone());
-                self.scope.events.emit(|| Event::FlowEnd { reason: reason.clone() });
+                let gates = self.verdicts.clone();
+                self.scope.events.emit(|| Event::FlowEnd { reason: reason.clone(), gates });
                 self.pause = Some(Outcome::Ended { reason });
             }
             Transition::HandOff(to) => {
+                if self.is_held(Ending::HandOff(to.flow()), said).await? {
+                    return Ok(());
+                }
                 self.leave().await?;
                 self.scope.journal.enter(self.visit.number, name.clone());
                 let to = to.flow().to_owned();
                 self.scope.events.emit(|| Event::Handoff { to: to.clone() });
-                self.scope.events.emit(|| Event::FlowEnd { reason: handed_off(&to) });
+                let (reason, gates) = (handed_off(&to), self.verdicts.clone());
+                self.scope.events.emit(|| Event::FlowEnd { reason, gates });
                 self.pause = Some(Outcome::HandedOff { to });
             }
             Transition::Escalate(reason) => {
+                self.is_held(Ending::Escalate(&reason), said).await?;
                 self.scope.journal.complete_run();
                 self.pause = Some(Outcome::Escalated { reason });
             }
@@ -516,33 +539,29 @@ impl<F: Flow> Run<F> {
         step.exit(&mut cx).await.map_err(Failure::Step)?;
         self.flush_effects();
         let step = self.scope.step.clone();
-        self.scope.events.emit(|| Event::StepExit { step });
+        self.scope.events.emit(|| Event::StepExit { step, level: 0 });
         Ok(())
     }
 
     /// Does to the conversation what the step has asked for, but what was done already.
     /// Returns how much that is of the run of an action, with what was done before.
-    fn flush_effects(&mut self) -> u32 {
+    pub(super) fn flush_effects(&mut self) -> u32 {
         let step = self.scope.step.clone();
         // A run that goes on has no hooks before it, so theirs do not count.
         let mut hooks = self.before.as_ref().map_or(0, |before| before.hooks);
         let mut said = 0;
         for effect in std::mem::take(&mut self.scope.effects) {
-            let effect = match effect {
-                // Notes last until the turn ends, so they are left anew.
-                Effect::Note(_) => effect,
-                Effect::Once(effect) => *effect,
-                effect => {
-                    if hooks > 0 {
-                        hooks -= 1;
-                    } else {
-                        said += 1;
-                        if said <= self.scope.said {
-                            continue;
-                        }
-                    }
-                    effect
+            if effect.is_counted() && hooks > 0 {
+                hooks -= 1;
+            } else if effect.is_counted() {
+                said += 1;
+                if said <= self.scope.said {
+                    continue;
                 }
+            }
+            let effect = match effect {
+                Effect::Once(effect) => *effect,
+                effect => effect,
             };
             let step = step.clone();
             match effect {

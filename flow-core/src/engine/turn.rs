@@ -9,14 +9,15 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::build::{FlowSlot, Running, check_steps};
-use super::delivery::{MAX_SIGNAL_ID_BYTES, SIGNAL_TURN, answer};
+use super::delivery::{MAX_SIGNAL_ID_BYTES, SIGNAL_TURN, answer, pending};
+use super::gates::Gatekeepers;
 use super::lease::Held;
 use super::moves::{Arrives, Carried, Entry, Moved, Ready, Unfit, Worked, digress, follow};
-use super::queue::Place;
+use super::queue;
 use super::restore::{find_step, keep, migrate, new_doc, supersede};
 use super::run::Run;
 use super::{Core, Durability, Engine, TurnOutcome, TurnRequest};
-use crate::effect::Journal;
+use crate::effect::{Journal, Place};
 use crate::error::{Error, IdError, SessionError, StepError, StoreError, TurnError};
 use crate::event::Event;
 use crate::flow::{Flow, InitCx, Restore, StepInfo, Steps, digest};
@@ -28,9 +29,10 @@ use crate::outcome::Outcome;
 use crate::panic::catch_panic;
 use crate::session::{Delta, ErrorRecord, MAIN_MEMORY, SessionDoc, Status, Waiting};
 use crate::step::recall::Recall;
-use crate::step::{EventSink, Models, Scope, Speaker, read};
+use crate::step::{EventSink, Models, Reducers, Scope, Speakers, read};
 use crate::store::{Grant, OpenRequest, Opened};
 use crate::time::Timestamp;
+use crate::tool::ToolReplay;
 
 /// Runs a turn, tells its events, and gives the session back whatever happens.
 pub(super) async fn run<F: Flow>(
@@ -82,7 +84,7 @@ pub(crate) struct TurnEntry {
     events: EventSink,
     cancel: CancellationToken,
     /// Its place in the queue, once it has one.
-    place: Option<Place>,
+    place: Option<queue::Place>,
 }
 
 pub(super) async fn take_turn<F: Flow>(
@@ -168,6 +170,7 @@ pub(super) async fn take_turn<F: Flow>(
             step: doc.current_step.clone(),
             replies: record.replies.clone(),
             outcome: record.outcome.clone(),
+            gates: record.gates.clone(),
             repeated: true,
         };
         let _ = tokio::time::timeout(patience(core), held.give_back()).await;
@@ -247,8 +250,10 @@ struct Prepared<F: Flow> {
     flow: F,
     steps: Steps<F>,
     models: Models,
-    speakers: Vec<Option<Speaker>>,
+    speakers: Speakers,
     recall: Recall,
+    reducers: Arc<Reducers>,
+    gatekeepers: Gatekeepers<F>,
     digest: Arc<str>,
     context: Map<String, Value>,
     turn: Arc<str>,
@@ -274,7 +279,7 @@ fn find_speakers<F: Flow>(
     models: &Models,
     flow: &F,
     steps: &Steps<F>,
-) -> Result<Vec<Option<Speaker>>, TurnError> {
+) -> Result<Speakers, TurnError> {
     let refuse = |place: String, error: ModelError| TurnError::Model {
         flow: F::ID.to_owned(),
         place,
@@ -300,7 +305,8 @@ fn find_speakers<F: Flow>(
         let speaker = models.find(config);
         speaker.map(Some).map_err(|error| refuse(format!("step `{}`", info.name), error))
     };
-    steps.iter().map(|entry| of_step(entry.info())).collect()
+    let steps = steps.iter().map(|entry| entry.info());
+    steps.map(|info| Ok((info.name.clone(), of_step(info)?))).collect()
 }
 
 /// Reads the memory policy of a flow, and finds the model that it names for summaries.
@@ -348,6 +354,8 @@ async fn prepare<F: Flow>(
     let models = Models::begin(core.models.clone(), flow.config_call_policy());
     let speakers = find_speakers(&models, &flow, &steps)?;
     let recall = find_recall(&models, &flow)?;
+    let reducers = Arc::new(flow.config_reducers());
+    let gatekeepers = Gatekeepers::find(&models, &flow)?;
     let closing = Arc::default();
     Ok(Prepared {
         slot,
@@ -356,6 +364,8 @@ async fn prepare<F: Flow>(
         models,
         speakers,
         recall,
+        reducers,
+        gatekeepers,
         digest,
         context,
         turn,
@@ -532,6 +542,8 @@ async fn work<F: Flow>(
         models,
         speakers,
         recall,
+        reducers,
+        gatekeepers,
         digest,
         context,
         turn,
@@ -543,6 +555,11 @@ async fn work<F: Flow>(
     }
     let session = request.session.clone();
     let now = core.clock.now();
+    if core.durability != Durability::Effect
+        && slot.tools.iter().any(|tool| tool.replay == ToolReplay::Never)
+    {
+        ledger.commit_begins();
+    }
     if let Some(reason) = &ledger.doc().ended {
         let reason = reason.clone();
         return Err(SessionError::Ended { session: session.to_string(), reason }.into());
@@ -578,14 +595,10 @@ async fn work<F: Flow>(
         drop(doc);
         return Box::pin(digress(core, ledger, (to, request, turn), merged, events)).await;
     }
-    let pending = match &doc.waiting {
-        Some(Waiting::Interrupts { pending }) => pending.clone(),
-        _ => Vec::new(),
-    };
+    let pending = pending(&doc).to_vec();
     let delivery = request.delivery.as_ref().filter(|_| !resumed);
     let heard = request.message.as_deref().filter(|_| !resumed);
-    let answers = answer(session.as_str(), &pending, delivery, heard, now);
-    let answers = answers.map_err(Error::from)?;
+    let answers = answer(&doc, delivery, heard, now).map_err(Error::from)?;
     // A session that was interrupted after an answer was committed runs on with that.
     let due = doc.wake_at.is_some_and(|wake_at| wake_at <= now);
     let holds =
@@ -603,7 +616,7 @@ async fn work<F: Flow>(
         message = Some(said.clone());
         last_message.clone_from(&message);
     }
-    let journal = Arc::new(Journal::default());
+    let journal = Arc::new(Journal::new(core.limits.effects));
     let visit = (session.as_str(), doc.visit.number, name.clone());
     // What a run did that began in its turn, with a message that is not in the document, says
     // nothing about a run without it.
@@ -631,9 +644,13 @@ async fn work<F: Flow>(
         step: name,
         visit,
         journal,
+        frame: Place::default(),
+        level: 0,
+        current: None,
+        limits: core.limits.frames(),
         interrupts: Vec::new(),
         round,
-        unrecorded: AtomicBool::new(false),
+        unrecorded: Arc::default(),
         last_message,
         message,
         asked_fields,
@@ -642,18 +659,21 @@ async fn work<F: Flow>(
         said: said_before,
         notes: carried.notes,
         context: merged,
-        tools,
+        tools: tools.into(),
         models,
+        speakers,
         speaker: None,
         namespace: MAIN_MEMORY,
         recall,
+        reducers,
         unsaved: Vec::new(),
         usage: TokenUsage::default(),
         events: events.clone(),
         now,
         clock: core.clock.clone(),
         children: Some(Arc::new(Engine { core: core.clone() })),
-        ledger: Some(ledger),
+        ledger: Some(Arc::new(ledger)),
+        entered: Vec::new(),
     };
     let created = arrives == Arrives::Created;
     // What holds it would else be as large as all of it.
@@ -663,7 +683,7 @@ async fn work<F: Flow>(
     run.passed = context;
     run.replies = carried.replies;
     run.crossings = carried.crossings;
-    run.speakers = speakers;
+    run.gatekeepers = Arc::new(gatekeepers);
     run.set_voice();
     if goes_on {
         run.keep_edges();

@@ -55,6 +55,19 @@ pub enum BuildError {
         /// The steps that exist.
         known: String,
     },
+    /// A reducer is for a field that the shared state does not have.
+    #[error(
+        "flow `{flow}`: `config_reducers` has one for the field `{field}`, which the state does not \
+         have: {known}"
+    )]
+    Reducer {
+        /// The flow.
+        flow: String,
+        /// The field.
+        field: String,
+        /// The fields that exist.
+        known: String,
+    },
     /// Two tools that one step can call have one name.
     #[error(
         "flow `{flow}`: {place} offers two tools named `{tool}`: rename one with `#[tool(name = \"..\")]`"
@@ -138,6 +151,24 @@ pub enum BuildError {
         /// The text.
         model: String,
     },
+    /// Two gates of a flow have one name.
+    #[error("flow `{flow}` has two gates named `{gate}`: give one of them another name")]
+    DuplicateGate {
+        /// The flow.
+        flow: String,
+        /// The name.
+        gate: String,
+    },
+    /// A judge that cannot judge.
+    #[error("flow `{flow}`: the gate `{gate}` cannot judge: {reason}")]
+    Gate {
+        /// The flow.
+        flow: String,
+        /// The gate.
+        gate: String,
+        /// Why.
+        reason: String,
+    },
     /// An id or a name that cannot be persisted.
     #[error("flow `{flow}`: {error}")]
     Name {
@@ -167,7 +198,10 @@ impl BuildError {
             Self::MigrationGap { .. } => "migration-gap",
             Self::Migration { .. } => "invalid-migration",
             Self::Model { .. } => "invalid-model",
+            Self::DuplicateGate { .. } => "duplicate-gate",
+            Self::Gate { .. } => "invalid-gate",
             Self::Name { .. } => "invalid-name",
+            Self::Reducer { .. } => "unknown-field",
             Self::NoStore => "no-store",
         }
     }

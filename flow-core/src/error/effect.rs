@@ -1,3 +1,4 @@
+use super::BranchError;
 use crate::session::ErrorRecord;
 
 /// Where an action that runs again does something else than its journal says.
@@ -8,12 +9,29 @@ pub struct Divergence {
     pub session: String,
     /// The step.
     pub step: String,
-    /// The place of the effect among those of the visit, counted from 0.
-    pub place: u32,
+    /// The place of the effect among those of the visit, counted from 0. `3_1` is effect
+    /// number 1 of the step that runs as effect number 3.
+    pub place: String,
     /// What is recorded.
     pub recorded: String,
     /// What the code does.
     pub found: String,
+}
+
+/// A call of which nobody knows whether it was made.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Doubt {
+    /// The session.
+    pub session: String,
+    /// The step.
+    pub step: String,
+    /// The tool.
+    pub tool: String,
+    /// The idempotency key of the call.
+    pub key: String,
+    /// The SHA-256 of the canonical form of its arguments.
+    pub arguments: Option<String>,
 }
 
 /// An effect of an action that cannot be done, or an answer that nobody waits for.
@@ -46,6 +64,13 @@ pub enum EffectError {
         /// What does not fit.
         divergence: Box<Divergence>,
     },
+    /// A call that is not to be made again ([`ToolReplay::Never`](crate::tool::ToolReplay::Never))
+    /// was begun, and what it came to is not known: its turn was cut off. Nothing was done.
+    #[error(
+        "session `{}`: step `{}` has begun to call tool `{}` (key `{}`, arguments {}), and it is not          known whether that was done; the tool is `replay = never`, so it is not called again.          Find out on the outside; then handle this error in the step, or call          `engine.session(id).restart_step()` to let it be called again, or `.abandon(reason)`",
+        .0.session, .0.step, .0.tool, .0.key, .0.arguments.as_deref().unwrap_or("none")
+    )]
+    InDoubt(Box<Doubt>),
     /// The effect failed, in this run or in the one that is repeated.
     #[error("{}", error.message)]
     Failed {
@@ -66,13 +91,64 @@ pub enum EffectError {
         /// What does not fit.
         reason: String,
     },
+    /// An action has more effects in one visit than the engine allows.
+    #[error(
+        "session `{session}`: step `{step}` has {limit} effects in this visit and begins one more; \
+         an action that works in a loop needs an end, or goes to itself now and then. Raise \
+         `Limits::effects`, or call `engine.session(id).restart_step()` once the code is mended"
+    )]
+    TooManyEffects {
+        /// The session.
+        session: String,
+        /// The step at which the session stands.
+        step: String,
+        /// The limit.
+        limit: usize,
+    },
+    /// A step within a step is deeper than the engine allows.
+    #[error(
+        "session `{session}`: step `{step}` would run within `{within}`, more than {limit} steps \
+         deep; a step that runs itself needs an end, or raise `Limits::step_depth`"
+    )]
+    StepsTooDeep {
+        /// The session.
+        session: String,
+        /// The step that was to run.
+        step: String,
+        /// The step that runs it.
+        within: String,
+        /// The limit.
+        limit: u32,
+    },
+    /// A step within another one wants what only a step at which the session stands can have.
+    #[error("session `{session}`: step `{step}` runs within `{within}` and cannot {what}")]
+    Unfit {
+        /// The session.
+        session: String,
+        /// The step.
+        step: String,
+        /// The step at which the session stands.
+        within: String,
+        /// What it wants.
+        what: &'static str,
+    },
+    /// Steps that an action runs side by side come to no common end.
+    #[error("{0}")]
+    Branches(Box<BranchError>),
     /// The session does not wait for this answer: it was answered before, or never asked.
-    #[error("session `{session}` does not wait for request `{request}`; it waits for: {pending}")]
+    #[error(
+        "session `{session}` is {status} at step `{step}` and does not wait for request \
+         `{request}`; it waits for: {pending}"
+    )]
     NotWaiting {
         /// The session.
         session: String,
         /// What the answer names.
         request: String,
+        /// The status of the session.
+        status: &'static str,
+        /// The step at which it stands.
+        step: String,
         /// What the session waits for.
         pending: String,
     },
@@ -94,9 +170,14 @@ impl EffectError {
         match self {
             Self::Diverged(_) => "effect-diverged",
             Self::Drifted { .. } => "flow-drifted",
+            Self::InDoubt(_) => "effect-in-doubt",
             Self::Failed { error } => &error.code,
             Self::Expired { .. } => "request-expired",
             Self::Unreadable { .. } => "effect-unreadable",
+            Self::TooManyEffects { .. } => "too-many-effects",
+            Self::StepsTooDeep { .. } => "steps-too-deep",
+            Self::Unfit { .. } => "step-unfit",
+            Self::Branches(error) => error.code(),
             Self::NotWaiting { .. } => "not-waiting",
             Self::Rejected { .. } => "answer-rejected",
         }
@@ -106,6 +187,7 @@ impl EffectError {
     pub fn retryable(&self) -> bool {
         match self {
             Self::Failed { error } => error.retryable,
+            Self::Branches(error) => error.retryable(),
             Self::Expired { .. } => true,
             _ => false,
         }
@@ -114,10 +196,18 @@ impl EffectError {
     /// The HTTP status that says the same thing to a client.
     pub fn status(&self) -> u16 {
         match self {
-            Self::Diverged(_) | Self::Drifted { .. } | Self::NotWaiting { .. } => 409,
+            Self::Diverged(_)
+            | Self::Drifted { .. }
+            | Self::InDoubt(_)
+            | Self::NotWaiting { .. } => 409,
             Self::Rejected { .. } => 422,
             Self::Expired { .. } => 504,
-            Self::Failed { .. } | Self::Unreadable { .. } => 500,
+            Self::Failed { .. }
+            | Self::Unreadable { .. }
+            | Self::TooManyEffects { .. }
+            | Self::StepsTooDeep { .. }
+            | Self::Unfit { .. }
+            | Self::Branches(_) => 500,
         }
     }
 }

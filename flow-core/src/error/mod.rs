@@ -8,6 +8,7 @@
 //! Code that users write (steps, tools, hooks) returns [`StepError`], into which `?`
 //! turns any error.
 
+mod branch;
 mod build;
 mod effect;
 mod id;
@@ -17,8 +18,9 @@ mod store;
 mod tool;
 mod turn;
 
+pub use branch::BranchError;
 pub use build::BuildError;
-pub use effect::{Divergence, EffectError};
+pub use effect::{Divergence, Doubt, EffectError};
 pub use id::IdError;
 pub use session::SessionError;
 pub use step::{Result, StepError};

@@ -3,6 +3,48 @@
 //! Events are written as JSON objects with a kebab-case `type`. They are made in the order
 //! in which things happen and are not persisted; what persists is the session document.
 //! [`TurnHandle`](crate::engine::TurnHandle) says what happens to a listener that is slow.
+//!
+//! # The order
+//!
+//! What is in brackets may be left out, `..` may come several times, and `|` is one or the
+//! other. Events that are not named here (`custom`, `usage`, `lagged`) may come in between.
+//!
+//! * **A turn**: `turn-start`, the session, \[`resumed`\], the steps, \[how it ends\],
+//!   `turn-end`. A turn that does not get its session, because another process has it or the
+//!   message is too large, has no `turn-start`, only `error` and `turn-end`. A turn whose id has
+//!   completed before is `turn-start` and `turn-end` with the recorded outcome.
+//! * **The session**: \[`session-migrated`\], then `session-restored`, or \[`session-superseded`\],
+//!   `session-created`, `flow-enter`.
+//! * **A step**: `step-enter`, what it does, `step-exit`. A step that waits is not left, and
+//!   when a later turn goes on with it, it is not entered again: that turn has its name in
+//!   `session-restored`. When a turn fails before it was committed that a step was entered, or
+//!   that a session was begun, the next turn does that again.
+//! * **A crossing**: `step-exit`, `flow-transition`, \[`memory-summary` | `memory-summary-failed`\],
+//!   `step-enter`. The same for a step that goes to itself.
+//! * **The text of a model**: `text-start`, `text-delta`.., `text-end`, `usage`. After an attempt
+//!   that broke off comes another `text-start`. An answer that is only tool calls has no delta.
+//! * **A tool call**: `tool-call`, then `tool-result` with the same id. Calls that are made side
+//!   by side are told side by side. A call for which a model has to wait for an approval is
+//!   told when it is made; one that is not made has a `tool-result` alone.
+//! * **What is said**: `message`, `feedback`, `note`, and `question` right behind the message
+//!   that asks it. A step says it with its transition: behind all that it has done in this run,
+//!   and before it is left; a step that fails has said nothing. The whole text of a model is
+//!   such a `message`. `collect-update` comes before what the form says.
+//! * **A pause** for people, signals or times: `paused`, `turn-end`. Each
+//!   [`Interrupt`] holds what a user interface needs to ask: title and
+//!   description, what answers are taken or the schema of the data, the deadline, the call that
+//!   is to be approved with its arguments and their hash, and the id that an answer names. A pause
+//!   for the user's next message is `turn-end` alone; its outcome holds the question.
+//! * **A message while a step waits**: `message` with the answer of the flow, `paused` with all
+//!   that is still waited for, `turn-end`. No step runs.
+//! * **A resumption**: `resumed` right behind `session-restored`, then the step goes on. An
+//!   action runs again from its beginning, and is told only what it had not done.
+//! * **A failure**: `error`, `turn-end` with the same error. It may come anywhere, so a call may
+//!   be without its result then. What the flow's `on_error` has handled is no `error`.
+//! * **An end**: `step-exit`, \[`handoff`\], `flow-end`, `turn-end`.
+//!
+//! `paused` and `flow-end` are told before the last commit. If that fails, `error` and
+//! `turn-end` follow.
 
 mod channel;
 
@@ -15,7 +57,7 @@ use serde_json::{Map, Value};
 
 use crate::model::{FinishReason, TokenUsage};
 use crate::outcome::Outcome;
-use crate::session::{EffectKind, Interrupt, Question};
+use crate::session::{EffectKind, GateVerdict, Interrupt, Question};
 
 /// Who wrote the text of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,11 +142,17 @@ pub enum Event {
         step: Arc<str>,
         /// The number of this visit, unique within the session.
         visit: u64,
+        /// How many steps run around it; nothing for 0, a step at which the session stands.
+        #[serde(skip_serializing_if = "is_top")]
+        level: u32,
     },
     /// A step is left.
     StepExit {
         /// The step.
         step: Arc<str>,
+        /// How many steps run around it; nothing for 0, a step at which the session stands.
+        #[serde(skip_serializing_if = "is_top")]
+        level: u32,
     },
     /// The flow goes from one step to another.
     FlowTransition {
@@ -228,7 +276,9 @@ pub enum Event {
     },
     /// The user is asked something.
     Question(Question),
-    /// An action has done an effect that is not a tool call.
+    /// An action has done something through
+    /// [`ActionCx::run`](crate::step::ActionCx::run). What is given back from its journal is
+    /// not told again.
     Effect {
         /// Its key.
         id: String,
@@ -254,6 +304,8 @@ pub enum Event {
         /// Its payload.
         payload: Value,
     },
+    /// A [gate](crate::flow::gate) of the flow has judged the run, which has come to an end.
+    GateVerdict(GateVerdict),
     /// The conversation goes to another flow. The `flow-end` of this one comes next, then the
     /// `flow-enter` of the other in the same turn.
     Handoff {
@@ -280,6 +332,9 @@ pub enum Event {
     FlowEnd {
         /// Why.
         reason: String,
+        /// What its gates said.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        gates: Vec<GateVerdict>,
     },
     /// The listener was too slow, and here some events were left out. What the user is told
     /// is never lost: a `message` holds the whole text of its deltas.
@@ -306,6 +361,11 @@ pub enum Event {
         /// How.
         outcome: Outcome,
     },
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_top(level: &u32) -> bool {
+    *level == 0
 }
 
 impl Event {
@@ -338,6 +398,7 @@ impl Event {
             Self::Paused { .. } => "paused",
             Self::Resumed { .. } => "resumed",
             Self::Custom { .. } => "custom",
+            Self::GateVerdict(_) => "gate-verdict",
             Self::Handoff { .. } => "handoff",
             Self::DigressionStart { .. } => "digression-start",
             Self::DigressionEnd { .. } => "digression-end",

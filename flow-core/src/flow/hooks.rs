@@ -5,13 +5,13 @@ use std::pin::Pin;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{FlowMeta, Steps};
+use super::{FlowMeta, Gates, Steps};
 use crate::error::{Error, Result, StepError};
 use crate::id::SessionId;
 use crate::memory::MemoryPolicy;
 use crate::model::{CallPolicy, ModelConfig, ModelError, ModelSelection};
 use crate::session::{Interrupt, Migrations, SessionDoc};
-use crate::step::{ActionCx, Recovery, StepCx};
+use crate::step::{ActionCx, Recovery, Reducers, StepCx};
 use crate::tool::ToolDefinition;
 use crate::transition::Transition;
 
@@ -24,8 +24,8 @@ use crate::transition::Transition;
 /// [`define_tools`](Self::define_tools), [`run`](Self::run).
 ///
 /// A new session begins at [`initial_step`](Self::initial_step). [`config_model`](Self::config_model),
-/// [`config_call_policy`](Self::config_call_policy) and [`config_memory`](Self::config_memory)
-/// are read after `init`.
+/// [`config_call_policy`](Self::config_call_policy), [`config_memory`](Self::config_memory) and
+/// [`define_gates`](Self::define_gates) are read after `init`.
 pub trait Flow: FlowMeta {
     /// The model of the flow and its parameters. Default: those of
     /// `#[flow(model = "..", sampling(..))]`. A [`ModelSelection`] becomes one with `into()`.
@@ -45,6 +45,14 @@ pub trait Flow: FlowMeta {
     /// and when it is summarised.
     fn config_memory(&self) -> MemoryPolicy {
         MemoryPolicy::default()
+    }
+
+    /// How the writes of steps that an action runs side by side to one field of the shared state
+    /// become one. Default: such writes are a conflict.
+    ///
+    /// A field that the state does not have is an error when the engine is built.
+    fn config_reducers(&self) -> Reducers {
+        Reducers::new()
     }
 
     /// Prepares the flow for a turn: opens connections, reads the context. Nothing of the
@@ -68,6 +76,13 @@ pub trait Flow: FlowMeta {
     /// takes some out, or sets the [policy](ToolDefinition::policy) of others.
     fn define_tools(&self, tools: Vec<ToolDefinition>) -> Vec<ToolDefinition> {
         tools
+    }
+
+    /// Adds gates to none: what a run is judged by before the flow ends, hands off or escalates.
+    /// See [`gate`](super::gate), with an example. They are asked for when the engine is built,
+    /// to check them, and in each turn after [`init`](Self::init).
+    fn define_gates(&self, gates: Gates<Self>) -> Gates<Self> {
+        gates
     }
 
     /// Says what becomes of a stored document, once it is at the flow's version. Default: it

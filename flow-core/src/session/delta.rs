@@ -3,8 +3,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::{
-    ArchiveMark, ContextStart, EdgeCount, EffectRecord, ErrorRecord, FlowRef, Moves, PathEntry,
-    SessionDoc, Status, Summary, TurnRecord, Visit, Waiting,
+    ArchiveMark, ContextStart, EdgeCount, EffectRecord, ErrorRecord, FlowRef, GateVerdict, Moves,
+    PathEntry, SessionDoc, Status, Summary, TurnRecord, Visit, Waiting,
 };
 use crate::message::Message;
 use crate::model::TokenUsage;
@@ -94,6 +94,8 @@ pub struct Delta {
     pub waiting: Option<Option<Waiting>>,
     /// When a sweeper takes the session up by itself; `Some(None)` for never.
     pub wake_at: Option<Option<Timestamp>>,
+    /// What the gates of the flow have said; empty for nothing.
+    pub gates: Option<Vec<GateVerdict>>,
     /// The new error record; `Some(None)` for none.
     pub error: Option<Option<ErrorRecord>>,
     /// What models have cost in this session.
@@ -146,6 +148,7 @@ impl Delta {
         set(&mut doc.ended, &self.ended);
         set(&mut doc.waiting, &self.waiting);
         set(&mut doc.wake_at, &self.wake_at);
+        set(&mut doc.gates, &self.gates);
         set(&mut doc.error, &self.error);
         set(&mut doc.usage, &self.usage);
         set(&mut doc.next_message, &self.next_message);

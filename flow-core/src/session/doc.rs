@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::{EffectRecord, Interrupt, Moves, Parent, PendingRound};
+use super::{EffectRecord, GateVerdict, Interrupt, Moves, Parent, PendingRound};
 use crate::id::SessionId;
 use crate::message::Message;
 use crate::model::TokenUsage;
@@ -81,6 +81,10 @@ pub struct SessionDoc {
     /// Why the session has ended, once it has.
     #[serde(default)]
     pub ended: Option<String>,
+    /// What the gates of the flow said when it last came to an end, in their order. Empty
+    /// again once the next turn that runs a step has committed something.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<GateVerdict>,
     /// Why the last turn failed, if it did.
     #[serde(default)]
     pub error: Option<ErrorRecord>,
@@ -233,7 +237,7 @@ pub struct Visit {
     #[serde(default, skip_serializing_if = "none")]
     pub said: u32,
     /// What the user said in the turn that led here and no step has consumed. Nothing once
-    /// that turn is over, unless the step waits.
+    /// that turn is over, unless the step waits, or is an action that a gate of the flow holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// What the user said in that turn, when it is not the message: a step has consumed it,
@@ -314,6 +318,9 @@ pub struct TurnRecord {
     pub outcome: Outcome,
     /// What was said to the user.
     pub replies: Vec<String>,
+    /// What the gates of the flow said, if it came to an end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<GateVerdict>,
     /// The revision of the commit that ended it.
     pub revision: u64,
     /// When it ended.

@@ -21,9 +21,43 @@ pub struct EffectRecord {
     /// When it is over by itself: the end of a sleep, the deadline of a request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Timestamp>,
+    /// Whether the call was made, and is not to be made again whatever it came to
+    /// ([`ToolReplay::Never`](crate::tool::ToolReplay::Never)).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub once: bool,
     /// What it came to; nothing while it runs or waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<EffectOutcome>,
+    /// For a step that runs within the action: where it stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame: Option<Box<FrameRecord>>,
+}
+
+/// Where a step stands that an action runs within its own run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrameRecord {
+    /// Its fields; for several steps side by side, those of each that is over.
+    pub fields: Value,
+    /// The shared state as it has left it, if it has changed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Value>,
+    /// What it has done to the conversation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub said: Vec<Value>,
+    /// How many questions it has asked.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub asked: u32,
+    /// The slots that it has asked for last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked_fields: Vec<String>,
+    /// The number of its next effect.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub next: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 impl EffectRecord {
@@ -33,7 +67,13 @@ impl EffectRecord {
     }
 
     pub(crate) fn new(kind: EffectKind, name: impl Into<String>, at: Timestamp) -> Self {
-        Self { tool: name.into(), at, kind, arguments: None, due: None, outcome: None }
+        let tool = name.into();
+        Self { tool, at, kind, arguments: None, due: None, once: false, outcome: None, frame: None }
+    }
+
+    /// Whether it may have been done, and is not to be done again.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.once && self.outcome.is_none()
     }
 
     /// The effect as errors name it.
@@ -70,6 +110,10 @@ pub enum EffectKind {
     Input,
     /// The user's next message is waited for.
     Message,
+    /// A step runs within the action.
+    Step,
+    /// Several steps run within the action, side by side.
+    Steps,
 }
 
 impl EffectKind {
@@ -87,6 +131,8 @@ impl EffectKind {
             Self::Choice => "choice",
             Self::Input => "input",
             Self::Message => "message",
+            Self::Step => "step",
+            Self::Steps => "steps",
         }
     }
 

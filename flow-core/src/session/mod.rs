@@ -8,6 +8,7 @@
 mod delta;
 mod doc;
 mod effect;
+mod gate;
 mod interrupt;
 mod migration;
 mod moves;
@@ -24,7 +25,8 @@ pub use doc::{
     Waiting,
 };
 pub use doc::{FORMAT, MAIN_MEMORY, PATH_WINDOW, TURN_WINDOW};
-pub use effect::{EffectKind, EffectOutcome, EffectRecord};
+pub use effect::{EffectKind, EffectOutcome, EffectRecord, FrameRecord};
+pub use gate::GateVerdict;
 pub use interrupt::{Display, Interrupt, Operation};
 pub use migration::Migrations;
 pub use moves::Moves;

@@ -11,14 +11,18 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{FlowMeta, Scope, StepCx};
-use crate::effect::{Approved, Begun, Decision, Denied, Journal, Request};
+use super::{
+    BranchResults, Branches, FlowMeta, HasStep, Scope, Step, StepCx, StepKind, driver, frame,
+    parallel,
+};
+use crate::effect::{Approved, Begun, Decision, Denied, Journal, Place, Request};
 use crate::error::{EffectError, Error, Result, StepError, ToolError};
 use crate::event::Event;
 use crate::session::{Display, EffectKind, EffectOutcome, ErrorRecord, Interrupt, Operation};
 use crate::telemetry::{ToolSpan, execute_tool};
 use crate::time::Timestamp;
-use crate::tool::{ToolCall, ToolCx};
+use crate::tool::{ToolCall, ToolCx, ToolReplay};
+use crate::transition::Payload;
 
 /// What an action works with: all of [`StepCx`], and [effects](crate::effect).
 ///
@@ -36,10 +40,12 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
     ///
     /// The tool gets an [idempotency key](ToolCx::idempotency_key). When the action runs
     /// again, the recorded result is given back; a call of which no result is recorded is made
-    /// again with the same key.
+    /// again with the same key. Tools for which that is not right say so with
+    /// `#[tool(replay = never)]` or `#[tool(replay = always)]`, see [`ToolReplay`].
     ///
     /// # Errors
-    /// What the tool returned, as `tool-failed`.
+    /// What the tool returned, as `tool-failed`; [`EffectError::InDoubt`] for a call that is not
+    /// to be made again and may have been made.
     pub fn tool<T: ToolCall<F>>(&self, call: T) -> impl Future<Output = Result<T::Output>> + Send {
         let scope = &*self.0.scope;
         let arguments = serde_json::to_value(&call).map_err(|e| ToolError::Arguments {
@@ -54,6 +60,15 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
         let flow = self.0.flow;
         async move {
             let (begun, arguments) = begun.map_err(Error::from)?;
+            if T::REPLAY == ToolReplay::Never
+                && scope.ledger.as_ref().is_some_and(|ledger| !ledger.commits_begins())
+            {
+                return Err(StepError::terminal(format!(
+                    "tool `{}` is `replay = never`, but no tool that the flow declares is: add \
+                     `.replay(ToolReplay::Never)` to its definition",
+                    T::NAME
+                )));
+            }
             let work = |key: String, repeated: bool| async move {
                 scope.events.emit(|| Event::ToolCall {
                     id: key.clone(),
@@ -82,8 +97,124 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
                 });
                 result.map_err(|error| ErrorRecord::from(&Error::from(error)))
             };
-            scope.perform(T::NAME, begun?, work).await
+            scope.perform(T::NAME, T::REPLAY, begun?, work).await
         }
+    }
+
+    /// Runs another step of the flow within this one, and gives the step back as it has left
+    /// its fields: what a step comes to is what it leaves in them.
+    ///
+    /// The step begins anew, from its default and its input, whatever it was when the session
+    /// stood at it. It speaks in this step's memory, through its own model, and works on the
+    /// shared state. Its hooks `on_enter` and `on_exit` run, and its gate is asked. Its way out
+    /// is not gone: the session stays at this step, which
+    /// [`current_step`](StepCx::current_step) names, while [`step`](StepCx::step) names the one
+    /// that runs. A step that stays waits for the user's next message, durably, and goes on
+    /// with that. It cannot hand off, and when it escalates it fails.
+    ///
+    /// It is one effect: once it is over it does not run again when this step does. Until then
+    /// it runs again from its beginning, or from where it last asked the user, and its own
+    /// effects are done once.
+    ///
+    /// ```
+    /// # use flow_core::prelude::*;
+    /// # #[flow(id = "f", steps(Order, Quote))] #[derive(Clone)] struct Desk;
+    /// # impl Flow for Desk {}
+    /// #[step(action, input = u32, next(end))]
+    /// #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    /// struct Quote {
+    ///     cents: u32,
+    /// }
+    ///
+    /// impl Action for Quote {
+    ///     type Flow = Desk;
+    ///     async fn on_enter(&mut self, parcels: u32, _: &mut StepCx<'_, Desk>) -> Result<()> {
+    ///         self.cents = 450 * parcels;
+    ///         Ok(())
+    ///     }
+    ///     async fn run(&mut self, _: &mut ActionCx<'_, Desk>) -> Result<QuoteNext> {
+    ///         Ok(QuoteNext::End("quoted".into()))
+    ///     }
+    /// }
+    ///
+    /// # #[step(action, next(end))]
+    /// # #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    /// # struct Order;
+    /// # impl Action for Order {
+    /// # type Flow = Desk;
+    /// async fn run(&mut self, cx: &mut ActionCx<'_, Desk>) -> Result<OrderNext> {
+    ///     let quote: Quote = cx.run_step(3).await?;
+    ///     cx.say(format!("{} cents", quote.cents));
+    ///     Ok(OrderNext::End("quoted".into()))
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What the step has failed with. [`EffectError::StepsTooDeep`] beyond
+    /// [`Limits::step_depth`](crate::Limits::step_depth).
+    pub async fn run_step<S>(&mut self, input: S::Input) -> Result<S>
+    where
+        S: Step,
+        S::Kind: StepKind<S, Flow = F>,
+        F: HasStep<S>,
+    {
+        let arguments = serde_json::to_value(&input)?;
+        let step = driver::make::<F, S>();
+        let input = Payload::new(input);
+        let fields = frame::call(&mut self.0, S::NAME, step, input, &arguments).await?;
+        read(S::NAME, fields)
+    }
+
+    /// Runs steps of the flow side by side, and gives what each has come to.
+    ///
+    /// Each runs as [`run_step`](Self::run_step) runs one, on a copy of the shared state of its
+    /// own. What they have done to the state and the conversation is put together when all are
+    /// over, in the order in which they were added, whatever finished first; writes to one
+    /// field of the state by the [`Reducers`](super::Reducers) of the flow. A step that waits for an
+    /// approval or a time lets the others run to their ends, and they do not run again when it
+    /// goes on. None of them can wait for the user's message. A denial that a step does not
+    /// handle is its failure.
+    ///
+    /// ```
+    /// # use flow_core::prelude::*;
+    /// # use flow_core::step::{Branches, FailurePolicy};
+    /// # #[flow(id = "f", steps(Plan, Search))] #[derive(Clone)] struct Desk;
+    /// # impl Flow for Desk {}
+    /// # #[step(action, input = String, next(end))]
+    /// # #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    /// # struct Search { found: Vec<String> }
+    /// # impl Action for Search {
+    /// #     type Flow = Desk;
+    /// #     async fn run(&mut self, _: &mut ActionCx<'_, Desk>) -> Result<SearchNext> {
+    /// #         Ok(SearchNext::End("searched".into()))
+    /// #     }
+    /// # }
+    /// # #[step(action, next(end))]
+    /// # #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    /// # struct Plan;
+    /// # impl Action for Plan {
+    /// # type Flow = Desk;
+    /// async fn run(&mut self, cx: &mut ActionCx<'_, Desk>) -> Result<PlanNext> {
+    ///     let mut branches = Branches::new().limit(4).on_failure(FailurePolicy::RetainSuccesses);
+    ///     let hotels = branches.add::<Search>("hotels".into());
+    ///     let flights = branches.add::<Search>("flights".into());
+    ///     let mut results = cx.run_steps(branches).await?;
+    ///     let flights = results.take(flights)?.found;
+    ///     let hotels = results.take(hotels).map(|hotels| hotels.found).unwrap_or_default();
+    ///     cx.say(format!("{} flights, {} hotels", flights.len(), hotels.len()));
+    ///     Ok(PlanNext::End("planned".into()))
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Failed`](crate::error::BranchError::Failed) and [`QuorumMissed`](crate::error::BranchError::QuorumMissed) as the
+    /// [`FailurePolicy`](super::FailurePolicy) says, [`Conflict`](crate::error::BranchError::Conflict) for writes
+    /// that do not become one, [`TooMany`](crate::error::BranchError::TooMany) beyond
+    /// [`Limits::branches`](crate::Limits::branches).
+    pub async fn run_steps(&mut self, branches: Branches<F>) -> Result<BranchResults> {
+        parallel::run(&mut self.0, branches).await
     }
 
     /// Does something on the outside that is not a tool. `name` says what, in errors and in
@@ -123,9 +254,17 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
         let begun = scope.begin(EffectKind::Run, name, None);
         let name = name.to_owned();
         async move {
-            let work =
-                |_, _| async { work().await.map_err(|error| ErrorRecord::of_step(&error.into())) };
-            scope.perform(&name, begun?, work).await
+            let work = |key: String, _| {
+                let name = name.clone();
+                async move {
+                    let done = work().await;
+                    let done = done.map_err(|error| ErrorRecord::of_step(&error.into()))?;
+                    let kind = EffectKind::Run;
+                    scope.events.emit(|| Event::Effect { id: key, kind, name });
+                    Ok(done)
+                }
+            };
+            scope.perform(&name, ToolReplay::ByKey, begun?, work).await
         }
     }
 
@@ -372,7 +511,7 @@ pub(super) struct Wait {
 }
 
 /// Takes a request back when its future is dropped.
-struct Waiting<'a>(&'a Journal, u32);
+struct Waiting<'a>(&'a Journal, &'a Place);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
@@ -380,14 +519,14 @@ impl Drop for Waiting<'_> {
     }
 }
 
-fn read<T: DeserializeOwned>(effect: &str, value: Value) -> Result<T> {
+pub(super) fn read<T: DeserializeOwned>(effect: &str, value: Value) -> Result<T> {
     serde_path_to_error::deserialize(value).map_err(|error| {
         let effect = format!("`{effect}`");
         Error::from(EffectError::Unreadable { effect, reason: error.to_string() }).into()
     })
 }
 
-fn outcome_of(outcome: EffectOutcome) -> Result<Value> {
+pub(super) fn outcome_of(outcome: EffectOutcome) -> Result<Value> {
     match outcome {
         EffectOutcome::Value(value) => Ok(value),
         EffectOutcome::Error(error) => Err(Error::from(EffectError::Failed { error }).into()),
@@ -401,7 +540,7 @@ impl Scope {
         name: &str,
         arguments: Option<&Value>,
     ) -> Result<Begun> {
-        let begun = self.journal.begin(kind, name, arguments, self.clock.now());
+        let begun = self.journal.begin(&self.frame, kind, name, arguments, self.clock.now());
         begun.map_err(|error| Error::from(error).into())
     }
 
@@ -411,18 +550,18 @@ impl Scope {
         kind: EffectKind,
         make: impl FnOnce() -> T,
     ) -> T {
-        match self.journal.begin(kind, kind.as_str(), None, self.clock.now()) {
-            Ok(Begun::Replayed(EffectOutcome::Value(value))) => {
+        match self.journal.begin(&self.frame, kind, kind.as_str(), None, self.clock.now()) {
+            Ok(Begun::Replayed { outcome: EffectOutcome::Value(value), .. }) => {
                 serde_json::from_value(value).unwrap_or_else(|_| make())
             }
             Ok(Begun::Fresh { place, .. }) => {
                 let value = make();
                 let written = serde_json::to_value(&value).unwrap_or(Value::Null);
-                self.journal.finish(place, EffectOutcome::Value(written));
+                self.journal.finish(&place, EffectOutcome::Value(written));
                 value
             }
             // The journal has kept the divergence: the run fails.
-            Ok(Begun::Replayed(EffectOutcome::Error(_))) | Err(_) => make(),
+            Ok(Begun::Replayed { outcome: EffectOutcome::Error(_), .. }) | Err(_) => make(),
         }
     }
 
@@ -430,6 +569,7 @@ impl Scope {
     pub(super) async fn perform<T, W>(
         &self,
         name: &str,
+        replay: ToolReplay,
         begun: Begun,
         work: impl FnOnce(String, bool) -> W,
     ) -> Result<T>
@@ -437,52 +577,66 @@ impl Scope {
         T: Serialize + DeserializeOwned,
         W: Future<Output = Result<T, ErrorRecord>>,
     {
+        let once = replay == ToolReplay::Never;
         let (place, key, repeated) = match begun {
-            Begun::Replayed(outcome) => return read(name, outcome_of(outcome)?),
+            Begun::Replayed { outcome, .. } => return read(name, outcome_of(outcome)?),
+            Begun::Fresh { place, in_doubt: true, .. } if once => {
+                return Err(Error::from(self.journal.doubt(&place)).into());
+            }
             Begun::Fresh { place, key, repeated, .. } => (place, key, repeated),
         };
-        let _running = self.journal.run();
+        let _running = self.journal.run(&place);
         self.events.ready().await;
-        if let Err(error) = self.record_effects().await {
-            // It is no outcome of the effect: the run ends here, whatever the code makes of errors.
-            self.journal.break_off(error);
-            return std::future::pending().await;
+        self.journal.mark(&place, once);
+        self.record_effects(once).await;
+        let mut result = work(key, repeated).await;
+        if let Err(error) = &mut result {
+            error.retryable &= !once;
         }
-        let result = work(key, repeated).await;
         let outcome = match &result {
             Ok(value) => EffectOutcome::Value(serde_json::to_value(value)?),
             Err(error) => EffectOutcome::Error(error.clone()),
         };
-        self.journal.finish(place, outcome);
+        if replay != ToolReplay::Always {
+            self.journal.finish(&place, outcome);
+        }
+        if once {
+            self.record_effects(true).await;
+        }
         result.map_err(|error| Error::from(EffectError::Failed { error }).into())
     }
 
-    /// Commits the journal, when the durability asks for it.
-    async fn record_effects(&self) -> std::result::Result<(), Error> {
-        let Some(ledger) = self.ledger.as_ref().filter(|ledger| ledger.records_effects()) else {
-            return Ok(());
-        };
-        let committed = ledger.commit_effects(self.journal.records(), self.clock.now()).await;
-        self.unrecorded.fetch_or(committed.is_err(), Ordering::Relaxed);
-        committed
+    /// Commits the journal, when the durability or an effect asks for it. When that fails the
+    /// run ends here, whatever the code makes of errors: it is no outcome of an effect.
+    async fn record_effects(&self, asked: bool) {
+        let Some(ledger) = &self.ledger else { return };
+        if !asked && !ledger.records_effects() {
+            return;
+        }
+        let effects = self.journal.records();
+        if let Err(error) = ledger.commit_effects(effects, self.clock.now()).await {
+            self.unrecorded.store(true, Ordering::Relaxed);
+            self.journal.break_off(error);
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Waits for an answer, unless it is there already.
     pub(super) async fn wait(&self, begun: Begun, wait: Wait) -> Result<Value> {
         let (place, due) = match begun {
-            Begun::Replayed(outcome) => return outcome_of(outcome),
+            Begun::Replayed { outcome, .. } => return outcome_of(outcome),
             Begun::Fresh { place, due, .. } => (place, due),
         };
         let due = due.or_else(|| wait.deadline.map(|limit| self.clock.now().after(limit)));
         if let Some(due) = due {
-            self.journal.set_due(place, due);
+            self.journal.set_due(&place, due);
         }
         let expired = || EffectOutcome::expired(&wait.name);
         let on_expiry = due.map(|_| wait.on_expiry.unwrap_or_else(expired));
-        self.journal.wait(place, |request_id, step| Interrupt {
+        self.journal.wait(&place, |request_id| Interrupt {
             request_id,
             kind: wait.kind,
-            step,
+            step: self.step.to_string(),
             name: wait.name,
             display: wait.display,
             allowed: wait.allowed,
@@ -491,7 +645,7 @@ impl Scope {
             on_expiry,
             operation: wait.operation,
         });
-        let _waiting = Waiting(&self.journal, place);
+        let _waiting = Waiting(&self.journal, &place);
         // The engine puts the action aside and runs it again with the answer.
         std::future::pending().await
     }
@@ -499,12 +653,12 @@ impl Scope {
     /// Waits for a time.
     async fn rest(&self, begun: Begun, until: impl FnOnce() -> Timestamp) -> Result<()> {
         let due = match &begun {
-            Begun::Replayed(_) => return Ok(()),
+            Begun::Replayed { .. } => return Ok(()),
             Begun::Fresh { place, due, .. } => {
                 let due = due.unwrap_or_else(until);
-                self.journal.set_due(*place, due);
+                self.journal.set_due(place, due);
                 if due <= self.clock.now() {
-                    self.journal.finish(*place, EffectOutcome::Value(Value::Null));
+                    self.journal.finish(place, EffectOutcome::Value(Value::Null));
                     return Ok(());
                 }
                 due
@@ -521,8 +675,8 @@ impl Scope {
             operation: None,
         };
         let begun = match begun {
-            Begun::Fresh { place, key, repeated, .. } => {
-                Begun::Fresh { place, key, repeated, due: Some(due) }
+            Begun::Fresh { place, key, repeated, in_doubt, .. } => {
+                Begun::Fresh { place, key, repeated, in_doubt, due: Some(due) }
             }
             replayed => replayed,
         };

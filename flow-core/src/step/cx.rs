@@ -3,14 +3,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use schemars::JsonSchema;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::recall::Recall;
 use super::structured::{self, Shape};
-use super::{AskFlow, Children, FlowMeta, Models, Prompt, Speaker, registry};
-use crate::effect::Journal;
+use super::{
+    AskFlow, Children, FlowMeta, FrameLimits, Models, Prompt, Reducers, Speaker, Speakers, registry,
+};
+use crate::effect::{Journal, Place};
 use crate::error::{Result, StepError};
 use crate::event::{Event, EventSink, Rendered};
 use crate::id::SessionId;
@@ -18,13 +20,14 @@ use crate::ledger::Ledger;
 use crate::memory::{self, Marks, View};
 use crate::message::{Message, Part, Role};
 use crate::model::TokenUsage;
-use crate::session::{Interrupt, PendingRound, Question};
+use crate::session::{Interrupt, PathEntry, PendingRound, Question};
 use crate::time::{Clock, Timestamp};
 use crate::tool::ToolDefinition;
 
 /// Something that a step does to the conversation. It is done with the transition that the
 /// step returns: a step that fails has said nothing.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Effect {
     Say {
         text: String,
@@ -70,8 +73,14 @@ impl Effect {
         }
     }
 
+    /// Whether a run that goes on passes over it when it was done before. Notes last until the
+    /// turn ends, so they are left anew.
+    pub(crate) fn is_counted(&self) -> bool {
+        !matches!(self, Self::Note(_) | Self::Once(_))
+    }
+
     /// Whether it shows what tools have done for a model.
-    fn is_round(&self) -> bool {
+    pub(crate) fn is_round(&self) -> bool {
         match self {
             Self::Round { .. } => true,
             Self::Once(effect) => effect.is_round(),
@@ -88,12 +97,19 @@ pub(crate) struct Scope {
     pub(crate) visit: u64,
     /// The effects of the visit.
     pub(crate) journal: Arc<Journal>,
+    /// Where the step stands among them: within an action that runs it, or at the cursor.
+    pub(crate) frame: Place,
+    /// How many steps run around this one.
+    pub(crate) level: u32,
+    /// The step at the cursor, for one that runs within it.
+    pub(crate) current: Option<Arc<str>>,
+    pub(crate) limits: FrameLimits,
     /// What the step waits for, once it does.
     pub(crate) interrupts: Vec<Interrupt>,
     /// The tool calls of a model that wait for approvals.
     pub(crate) round: Option<PendingRound>,
     /// Whether the commit before an effect has failed, so that none can follow.
-    pub(crate) unrecorded: AtomicBool,
+    pub(crate) unrecorded: Arc<AtomicBool>,
     /// What the user said and no step has consumed.
     pub(crate) message: Option<String>,
     /// What the user said in this turn.
@@ -109,15 +125,19 @@ pub(crate) struct Scope {
     pub(crate) notes: Vec<String>,
     pub(crate) context: Map<String, Value>,
     /// The tools of the flow, as `define_tools` has left them.
-    pub(crate) tools: Vec<ToolDefinition>,
+    pub(crate) tools: Arc<[ToolDefinition]>,
     /// The models that may be asked in this turn.
     pub(crate) models: Models,
+    /// The models of the steps of the flow, by their names.
+    pub(crate) speakers: Speakers,
     /// The model that speaks for the step, if there is one.
     pub(crate) speaker: Option<Speaker>,
     /// The memory namespace of the step.
     pub(crate) namespace: &'static str,
     /// What the memory of the steps is made of beside messages.
     pub(crate) recall: Recall,
+    /// How the writes of steps side by side become one.
+    pub(crate) reducers: Arc<Reducers>,
     /// What was said since the last commit, with the memory namespace.
     pub(crate) unsaved: Vec<(&'static str, Message)>,
     /// What models have cost since the last commit.
@@ -128,7 +148,9 @@ pub(crate) struct Scope {
     /// Runs the sessions that effects begin; nothing for a step that is run outside of a turn.
     pub(crate) children: Option<Arc<dyn Children>>,
     /// The document; nothing for a step that is run outside of a turn.
-    pub(crate) ledger: Option<Ledger>,
+    pub(crate) ledger: Option<Arc<Ledger>>,
+    /// The steps that were entered within actions since the last commit.
+    pub(crate) entered: Vec<PathEntry>,
 }
 
 impl Scope {
@@ -156,6 +178,12 @@ impl Scope {
         let unsaved = self.unsaved.iter().filter(|(namespace, _)| *namespace == self.namespace);
         let messages = saved.iter().chain(unsaved.map(|(_, message)| message)).collect();
         look(&View { messages, marks, next })
+    }
+
+    /// The model that speaks for a step.
+    pub(crate) fn speaker_of(&self, step: &str) -> Option<Speaker> {
+        let mut speakers = self.speakers.iter();
+        speakers.find(|(name, _)| **name == *step).and_then(|(_, speaker)| speaker.clone())
     }
 
     /// Drops what was to be done with a transition that is not made. What tools have done
@@ -209,6 +237,12 @@ impl<'a, F: FlowMeta> StepCx<'a, F> {
     /// The persisted name of the step that runs.
     pub fn step(&self) -> &str {
         &self.scope.step
+    }
+
+    /// The persisted name of the step at which the session stands. It is the step that runs,
+    /// unless that one runs within another one, by [`ActionCx::run_step`](super::ActionCx::run_step).
+    pub fn current_step(&self) -> &str {
+        self.scope.current.as_deref().unwrap_or(&self.scope.step)
     }
 
     /// The number of this visit, unique within the session, counted from 1.

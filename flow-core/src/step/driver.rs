@@ -197,8 +197,11 @@ impl<S: Action> StepKind<S> for kind::Action {
     ) -> Result<Option<Transition>> {
         let journal = cx.scope.journal.clone();
         let result = {
+            let nested = cx.scope.level > 0;
             let mut cx = ActionCx::new(cx.reborrow());
-            run_until_stuck(&journal, step.run(&mut cx)).await
+            let run = step.run(&mut cx);
+            // A step within an action is put aside with that.
+            if nested { run.await.map(Ran::Over) } else { run_until_stuck(&journal, run).await }
         };
         match result {
             Ok(Ran::Over(way)) => *next = Some(way),

@@ -24,11 +24,14 @@ mod cx;
 mod decide;
 mod driver;
 mod extract;
+pub(crate) mod frame;
 mod generate;
 mod hooks;
 mod meta;
+mod parallel;
 pub(crate) mod recall;
 mod recovery;
+mod reducer;
 mod registry;
 mod reply;
 pub mod resolve;
@@ -48,6 +51,7 @@ pub(crate) use cx::{Effect, Scope};
 pub use decide::Decide;
 pub(crate) use driver::{Arrival, DynStep, Ran, arrive, dispatch, run_until_stuck};
 pub use driver::{FlowOf, StepKind};
+pub(crate) use frame::FrameLimits;
 pub use generate::CHECK_RETRIES;
 
 pub use hooks::{Crossing, Gate};
@@ -55,10 +59,15 @@ pub use meta::{
     Exposure, FlowMeta, HasStep, Kind, Prompt, Step, StepTools, ToolFuture, ToolHost,
     ToolsRegistered, kind,
 };
+pub use parallel::{
+    BRANCH_CONCURRENCY, BRANCH_GRACE, BranchKey, BranchResults, Branches, FailurePolicy,
+};
 pub(crate) use recovery::AskFlow;
 pub use recovery::Recovery;
+pub use reducer::Reducers;
 pub(crate) use registry::{Misfit, read};
 pub use registry::{StepEntry, StepInfo, Steps};
 pub use reply::{Check, Reply};
 pub use slot::{Form, Pattern, Resolver, Slot, SlotField};
-pub(crate) use speaker::{Models, Speaker};
+pub(crate) use speaker::{Models, Speaker, Speakers};
+pub(crate) use structured::judge;

@@ -41,6 +41,9 @@ impl Models {
     }
 }
 
+/// The models of the steps of a flow, by their places in the registry and their names.
+pub(crate) type Speakers = Arc<[(Arc<str>, Option<Speaker>)]>;
+
 /// A model that a step may speak through, and how it is called.
 #[derive(Clone)]
 pub(crate) struct Speaker {

@@ -1,13 +1,12 @@
 //! Runs a single step, hook or tool in a plain `#[tokio::test]`, without an engine.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::effect::Journal;
+use crate::effect::{Journal, Place};
 use crate::event::{Event, EventStream, channel};
 use crate::flow::FlowMeta;
 use crate::id::SessionId;
@@ -51,7 +50,7 @@ impl<F: FlowMeta> StepHarness<F> {
     pub fn new(flow: F) -> Self {
         let (sink, events) = channel(usize::MAX, Duration::ZERO);
         let step: Arc<str> = "Step".into();
-        let journal = Arc::new(Journal::default());
+        let journal = Arc::new(Journal::new(crate::engine::Limits::default().effects));
         journal.load(("test", 1, step.clone()), 0, &BTreeMap::new(), false);
         let scope = Scope {
             session: SessionId::new("test").expect("`test` is a valid id"),
@@ -59,9 +58,13 @@ impl<F: FlowMeta> StepHarness<F> {
             step,
             visit: 1,
             journal,
+            frame: Place::default(),
+            level: 0,
+            current: None,
+            limits: crate::engine::Limits::default().frames(),
             interrupts: Vec::new(),
             round: None,
-            unrecorded: AtomicBool::new(false),
+            unrecorded: Arc::default(),
             message: None,
             last_message: None,
             asked_fields: Vec::new(),
@@ -70,11 +73,13 @@ impl<F: FlowMeta> StepHarness<F> {
             said: 0,
             notes: Vec::new(),
             context: Map::new(),
-            tools: F::tools(),
+            tools: F::tools().into(),
             models: Models::default(),
+            speakers: Arc::default(),
             speaker: None,
             namespace: MAIN_MEMORY,
             recall: Recall::default(),
+            reducers: Arc::default(),
             unsaved: Vec::new(),
             usage: TokenUsage::default(),
             events: sink,
@@ -82,6 +87,7 @@ impl<F: FlowMeta> StepHarness<F> {
             clock: Arc::new(SystemClock),
             children: None,
             ledger: None,
+            entered: Vec::new(),
         };
         Self { flow, state: F::State::default(), scope, events }
     }

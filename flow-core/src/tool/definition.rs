@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::ToolPolicy;
+use super::{ToolPolicy, ToolReplay};
 use crate::error::{StepError, ToolError};
 use crate::id::SessionId;
 use crate::step::Step;
@@ -31,6 +31,10 @@ pub struct ToolDefinition {
     /// Whether a call that a model asks for is made; `#[tool(ask)]` asks a person.
     #[serde(default, skip_serializing_if = "ToolPolicy::is_allow")]
     pub policy: ToolPolicy,
+    /// What becomes of a call of an action that runs again, from `#[tool(replay = ..)]`. The
+    /// same as [`ToolCall::REPLAY`].
+    #[serde(default, skip_serializing_if = "ToolReplay::is_by_key")]
+    pub replay: ToolReplay,
 }
 
 impl ToolDefinition {
@@ -43,6 +47,7 @@ impl ToolDefinition {
             parameters,
             parallel: false,
             policy: ToolPolicy::Allow,
+            replay: ToolReplay::ByKey,
         }
     }
 
@@ -57,6 +62,13 @@ impl ToolDefinition {
     #[must_use]
     pub fn policy(mut self, policy: ToolPolicy) -> Self {
         self.policy = policy;
+        self
+    }
+
+    /// Sets what becomes of a call of an action that runs again.
+    #[must_use]
+    pub fn replay(mut self, replay: ToolReplay) -> Self {
+        self.replay = replay;
         self
     }
 }
@@ -191,7 +203,8 @@ impl ToolCx {
 
     /// Whether this call was begun before and may have done its work: the process died in
     /// the middle of it, or of a later part of the step. Known only with
-    /// `Durability::Effect`, else always false.
+    /// `Durability::Effect`, else false. Of a tool that is called
+    /// [always](ToolReplay::Always), whether an earlier run has called it, as far as is known.
     pub fn is_repeated(&self) -> bool {
         self.begun_before
     }
@@ -216,6 +229,10 @@ pub trait ToolCall<F>: Serialize + Send + Sync + 'static {
 
     /// The persisted name of the tool.
     const NAME: &'static str;
+
+    /// What becomes of the call when the action runs again. The definition of the tool has to
+    /// say the same.
+    const REPLAY: ToolReplay = ToolReplay::ByKey;
 
     /// Makes the call.
     fn call(

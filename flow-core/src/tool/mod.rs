@@ -4,7 +4,7 @@
 //! type that also reads the arguments, so that description and validation cannot differ.
 //! [`arguments`] repairs what models get wrong where that is safe. `#[tools]` writes all of
 //! this for the methods of an `impl` block. A [`ToolPolicy`] says whether a call that a model
-//! asks for is made.
+//! asks for is made, and a [`ToolReplay`] what becomes of a call of an action that runs again.
 
 pub mod arguments;
 mod cache;
@@ -18,4 +18,4 @@ pub(crate) use cache::declared;
 pub use definition::{
     FlowTools, ToolCall, ToolCx, ToolDefinition, ToolOutcome, ToolOutput, ToolResult, WayOut,
 };
-pub use policy::ToolPolicy;
+pub use policy::{ToolPolicy, ToolReplay};

@@ -40,6 +40,58 @@ pub enum ToolPolicy {
     Deny(String),
 }
 
+/// What becomes of a call that an action makes, when the action runs again.
+///
+/// It is about the calls of actions, which are [effects](crate::effect). What a model asks
+/// for in a step is no effect and not recorded call by call, so this says nothing about it: a
+/// turn that is sent again may ask for the same call again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ToolReplay {
+    /// For tools that honour the [idempotency key](crate::tool::ToolCx::idempotency_key).
+    ///
+    /// The recorded result is given back. A call that was begun, and of which no result is
+    /// recorded, is made again with the same key. One that failed is made again when the turn
+    /// is sent again, unless the action has handled the error.
+    #[default]
+    ByKey,
+    /// For tools that do something and cannot honour a key: made at most once in a visit.
+    ///
+    /// * The recorded result is given back, an error too: the turn that is sent again fails
+    ///   with the same error, which is not retryable.
+    /// * A call that was begun and has no recorded outcome is not made again. It fails with
+    ///   [`EffectError::InDoubt`](crate::error::EffectError::InDoubt), each time that the
+    ///   action comes to it, so the action may handle the error and go on, as with any
+    ///   other effect that fails.
+    /// * As long as a call is in doubt, the action cannot do something else in its place: a
+    ///   message with which it would not come to the call, or make another one there, fails
+    ///   with the same error. `Flow::on_error` may lead out of the step.
+    /// * [`restart_step`](crate::engine::SessionHandle::restart_step) forgets the call, and
+    ///   lets it be made again. A later visit makes calls of its own.
+    ///
+    /// The call is recorded before and after it is made, whatever the
+    /// [`Durability`](crate::engine::Durability). So that the record fits the document, a flow
+    /// that has such a tool also commits before each of its actions what a turn has done until
+    /// then, and above all what the user said.
+    Never,
+    /// For tools whose result should be fresh, such as a look at a price or at a queue: each
+    /// run of the action calls it.
+    ///
+    /// The result is not recorded. The call has its place among the effects all the same, and
+    /// its arguments have to be the same in each run. What the action does next should not
+    /// depend on the result, as long as other effects follow in this run: when those are other
+    /// ones the next time, the turn fails with
+    /// [`EffectError::Diverged`](crate::error::EffectError::Diverged).
+    Always,
+}
+
+impl ToolReplay {
+    pub(super) fn is_by_key(&self) -> bool {
+        *self == Self::ByKey
+    }
+}
+
 impl ToolPolicy {
     /// Not to be made, for a reason that the model is told.
     pub fn deny(reason: impl Into<String>) -> Self {

@@ -126,6 +126,14 @@ snapshot!(flow_tools: tools, "flow",
         /// Answers.
         #[tool]
         fn ping(&self) {}
+
+        /// Transfers.
+        #[tool(replay = never)]
+        async fn transfer(&self) {}
+
+        /// Looks.
+        #[tool(replay = always)]
+        async fn look(&self) -> u8 { 1 }
     }
     "#
 );

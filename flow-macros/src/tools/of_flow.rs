@@ -88,6 +88,10 @@ pub(super) fn write(head: &Head, tools: &[Tool], private: &TokenStream) -> Token
                 ::core::result::Result::Ok(#value)
             },
         );
+        let replay = tool
+            .replay
+            .variant(private)
+            .map(|replay| quote!(const REPLAY: #private::ToolReplay = #replay;));
         parts.calls.extend(quote! {
             #(#conditions)*
             #[automatically_derived]
@@ -95,6 +99,7 @@ pub(super) fn write(head: &Head, tools: &[Tool], private: &TokenStream) -> Token
             impl #impl_generics #private::ToolCall<#self_ty> for #ty #where_clause {
                 type Output = #output;
                 const NAME: &'static ::core::primitive::str = #name;
+                #replay
                 async fn call(
                     self,
                     #flow: &#self_ty,

@@ -3,58 +3,118 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use flow_core::engine::{Delivery, WAKE_RETRY};
 use flow_core::message::{Message, Role};
-use flow_core::session::{EffectKind, Interrupt, SessionDoc, Status, Waiting};
 use flow_core::store::SessionStore;
 use flow_core::store::memory::MemoryStore;
+use flow_core::store::mongodb::MongoStore;
 use flow_core::store::sqlite::SqliteStore;
-use flow_core::testing::ManualClock;
-use flow_core::time::Timestamp;
-use flow_core::{Engine, Error, TurnRequest};
-use serde_json::{Value, json};
-use tests::failing_store::{FailingStore, Fault};
+use serde_json::Value;
+use tests::failing_store::Fault;
 use tests::ordering;
 
-use super::{Durability, Script, Trap, session};
+use super::policies::Bank;
+use super::world::{ANSWERED, CUT_OFF, Cut, Played, Random, World, lasting, random_cut};
+use super::{Durability, Script, session};
 
 /// How many runs are cut off, for each store and durability.
 const CRASHES: usize = 500;
 
+/// How many of them with tools that have a policy of their own.
+const CRASHES_OF_POLICIES: usize = 60;
+
+/// How many for each durability over the wire: 510 in all. One takes a third of a second on the
+/// server that the tests start, nearly all of it waiting, so some are played side by side.
+const CRASHES_ON_MONGODB: usize = 170;
+
+/// How many of them with tools that have a policy of their own, with one durability.
+const CRASHES_OF_POLICIES_ON_MONGODB: usize = 40;
+
+/// How many databases are used side by side.
+const DATABASES: usize = 8;
+
 /// How many of them are of one script.
 const CRASHES_PER_SCRIPT: usize = 10;
 
-/// How often a caller sends a turn before the test gives up.
-const ATTEMPTS: usize = 8;
+/// A flow whose scripts are cut off.
+trait Case: Played {
+    /// The messages of a session.
+    fn make_script(random: &mut Random) -> Vec<String>;
 
-/// The error of a store that fails.
-const UNAVAILABLE: &str = "store-unavailable";
+    /// Checks what a script does that nothing cuts off.
+    fn check_calm(script: &[String], done: &[String]);
 
-/// What is between two effects in the list of what was done.
-const ANSWERED: &str = "(answered)";
-const CUT_OFF: &str = "(cut off)";
+    /// Checks what a script has done that was cut off.
+    fn check(script: &[String], done: &[String], calm: &[String], durability: Durability);
+}
 
-/// A small generator, so that a seed gives the same case everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+impl Case for Script {
+    fn make_script(random: &mut Random) -> Vec<String> {
+        random_script(random)
     }
 
-    fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % end.max(1) as u64).unwrap()
+    fn check_calm(script: &[String], done: &[String]) {
+        let charged = done.iter().filter(|line| line.starts_with("charge")).count();
+        assert_eq!(charged, charges(script), "{script:?}: {done:?}");
+        assert!(count(done).iter().all(|(made, n)| *n == 1 || !made.starts_with("charge")));
     }
 
-    fn pick<T: Copy>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len())]
+    fn check(script: &[String], done: &[String], calm: &[String], durability: Durability) {
+        check_counts(done, calm, durability);
+        if !script.iter().any(|text| text.contains("again")) {
+            check_values(done);
+        }
     }
+}
+
+impl Case for Bank {
+    fn make_script(random: &mut Random) -> Vec<String> {
+        let mut words: Vec<String> = Vec::new();
+        for place in 0..2 + random.below(5) {
+            let word = random.pick(&[
+                "note", "charge", "wire", "wire", "look", "ask", "sleep", "beside", "again",
+            ]);
+            words.push(match word {
+                "again" if words.iter().any(|word| word == "again") => continue,
+                "note" | "charge" | "wire" | "sleep" => format!("{word}:{place}"),
+                word => word.to_owned(),
+            });
+        }
+        words.push(random.pick(&["end", "rest", "stay"]).to_owned());
+        vec![words.join(" ")]
+    }
+
+    fn check_calm(script: &[String], done: &[String]) {
+        let wires = of_tool(done, "wire");
+        let words = script[0].split_whitespace();
+        let repeated = script[0].split_once("again").map_or("", |(first, _)| first);
+        let is_wire = |word: &&str| word.starts_with("wire") || *word == "beside";
+        let expected = words.chain(repeated.split_whitespace()).filter(is_wire).count();
+        assert_eq!(wires.len(), expected, "{script:?}: {done:?}");
+        assert!(count(&wires).values().all(|n| *n == 1), "{wires:?}");
+    }
+
+    fn check(_: &[String], done: &[String], calm: &[String], durability: Durability) {
+        let (wires, calm_wires) = (of_tool(done, "wire"), of_tool(calm, "wire"));
+        for (wire, n) in count(&wires) {
+            assert!(n == 1 && calm_wires.iter().any(|line| line == wire), "{n} times `{wire}`");
+        }
+        let cuts = done.iter().filter(|line| *line == CUT_OFF).count();
+        assert!(calm_wires.len() - wires.len() <= cuts, "a wire is missing that nothing cut off");
+        let (looks, calm_looks) = (of_tool(done, "look"), of_tool(calm, "look"));
+        let (looks, calm_looks) = (count(&looks), count(&calm_looks));
+        assert!(looks.keys().eq(calm_looks.keys()), "{looks:?}, not {calm_looks:?}");
+        let others = |done: &[String]| -> Vec<String> {
+            let is_other = |line: &&String| !line.starts_with("wire") && !line.starts_with("look");
+            done.iter().filter(is_other).cloned().collect()
+        };
+        check_counts(&others(done), &others(calm), durability);
+    }
+}
+
+/// The calls of one tool.
+fn of_tool(done: &[String], tool: &str) -> Vec<String> {
+    done.iter().filter(|line| line.starts_with(tool)).cloned().collect()
 }
 
 /// The messages of a session.
@@ -103,211 +163,6 @@ fn charges(script: &[String]) -> usize {
         None => count(text),
     };
     script.iter().map(visits).sum()
-}
-
-/// What cuts a run off.
-#[derive(Debug, Clone, Copy)]
-enum Cut {
-    /// At a call of the store.
-    Store { call: usize, fault: Fault },
-    /// In an effect; the caller gives up, or the process is dead.
-    Effect { trap: Trap, dies: bool },
-}
-
-/// Nothing hangs in front of SQLite, whose thread does not stop when the clock does.
-fn random_cut(random: &mut Random, calls: usize, effects: usize, hangs: bool) -> Cut {
-    if random.below(3) == 0 && effects > 0 {
-        let trap = Trap { after: random.below(effects), made: random.below(3) > 0 };
-        return Cut::Effect { trap, dies: random.below(2) == 0 };
-    }
-    let faults = [
-        Fault::FailBefore,
-        Fault::FailAfter,
-        Fault::StopBefore,
-        Fault::StopAfter,
-        Fault::HangBefore,
-        Fault::HangAfter,
-    ];
-    let fault = random.pick(if hangs { &faults } else { &faults[..4] });
-    Cut::Store { call: random.below(calls), fault }
-}
-
-/// The people, callers and sweepers of one session, and the processes that die under them.
-struct World {
-    inner: Arc<dyn SessionStore>,
-    store: FailingStore,
-    clock: ManualClock,
-    durability: Durability,
-    flow: Script,
-    engine: Engine,
-    /// How many calls the store got of the processes that are dead.
-    calls: usize,
-    dies_in_effect: bool,
-}
-
-impl World {
-    fn new(inner: Arc<dyn SessionStore>, durability: Durability) -> Self {
-        // Stores have a clock of their own, which is not ahead of this one.
-        let clock = ManualClock::at(Timestamp::now().after(Duration::from_secs(3600)));
-        let flow = Script::default();
-        let (store, engine) = begin(&inner, &clock, durability, &flow);
-        Self { inner, store, clock, durability, flow, engine, calls: 0, dies_in_effect: false }
-    }
-
-    fn arm(&mut self, cut: Cut) {
-        match cut {
-            Cut::Store { call, fault } => self.store.arm(call, fault),
-            Cut::Effect { trap, dies } => {
-                *self.flow.done.trap.lock().unwrap() = Some(trap);
-                self.dies_in_effect = dies;
-            }
-        }
-    }
-
-    async fn doc(&self) -> Option<SessionDoc> {
-        self.inner.load(&session()).await.expect("the real store answers")
-    }
-
-    /// Does something that may be cut off.
-    async fn attempt(&mut self, work: impl Future<Output = Result<bool, Error>>) -> bool {
-        let done = self.flow.done.clone();
-        let result = tokio::select! {
-            result = work => result.map_err(|error| assert_eq!(error.code(), UNAVAILABLE, "{error}")),
-            () = self.store.hangs() => Err(()),
-            () = done.trapped.notified() => {
-                if self.dies_in_effect {
-                    self.store.stop();
-                }
-                Err(())
-            }
-        };
-        match result {
-            Ok(true) => done.push(ANSWERED),
-            Ok(false) => {}
-            Err(()) => done.push(CUT_OFF),
-        }
-        if self.store.is_stopped() {
-            self.calls += self.store.calls();
-            (self.store, self.engine) =
-                begin(&self.inner, &self.clock, self.durability, &self.flow);
-        }
-        result.is_ok()
-    }
-
-    async fn sweep(&mut self) {
-        let engine = self.engine.clone();
-        let done = self.flow.done.clone();
-        let sweep = async move {
-            let report = engine.sweep().await?;
-            if let Some((_, error)) = report.failed.first() {
-                assert_eq!(error.code, UNAVAILABLE, "{error:?}");
-                done.push(CUT_OFF);
-            }
-            Ok(!report.woken.is_empty())
-        };
-        self.attempt(sweep).await;
-    }
-
-    /// Sends a turn until it is answered. Sometimes a sweeper comes first.
-    async fn send(&mut self, request: TurnRequest, random: &mut Random) {
-        for _ in 0..ATTEMPTS {
-            let turn = self.engine.turn::<Script>(request.clone());
-            if self.attempt(async move { turn.await.map(|_| true) }).await {
-                return;
-            }
-            if random.below(2) == 0 {
-                self.sweep().await;
-            }
-        }
-        panic!("never answered: {request:?}, {:?}", self.doc().await);
-    }
-
-    /// Sweeps until the session does not wait for a time any more.
-    async fn sleep(&mut self, request: &Interrupt) {
-        let due = request.deadline.expect("a sleep has an end");
-        let pause = due.since(flow_core::time::Clock::now(&self.clock));
-        self.clock.advance(pause);
-        for _ in 0..ATTEMPTS {
-            self.sweep().await;
-            let doc = self.doc().await.expect("the session exists");
-            let settled = matches!(doc.status, Status::Waiting | Status::Completed);
-            let waits = pending(&doc).iter().any(|i| i.request_id == request.request_id);
-            if settled && !waits && doc.wake_at.is_none_or(|at| at > due) {
-                return;
-            }
-            self.clock.advance(WAKE_RETRY);
-        }
-        panic!("sleeps for ever: {:?}", self.doc().await);
-    }
-
-    /// Takes the session to the end of the script.
-    async fn play(&mut self, script: &[String], random: &mut Random) {
-        for (turn, text) in script.iter().enumerate() {
-            let request = TurnRequest::new(session()).message(text);
-            self.send(request.turn_id(format!("turn-{turn}")), random).await;
-            loop {
-                let doc = self.doc().await.expect("the session exists");
-                let pending = pending(&doc);
-                if pending.is_empty() {
-                    break;
-                }
-                let request = &pending[random.below(pending.len())];
-                let id = request.request_id.clone();
-                let delivery = match request.kind {
-                    EffectKind::Sleep => {
-                        self.sleep(request).await;
-                        continue;
-                    }
-                    EffectKind::Approval => Delivery::approve(&id).by("ada"),
-                    EffectKind::Signal => Delivery::signal("paid", json!({ "cents": 7 })),
-                    EffectKind::Choice => Delivery::payload(&id, "red"),
-                    other => panic!("nobody answers {other:?}"),
-                };
-                let request = TurnRequest::new(session()).deliver(delivery.signal_id(id));
-                self.send(request, random).await;
-            }
-        }
-    }
-}
-
-fn begin(
-    inner: &Arc<dyn SessionStore>,
-    clock: &ManualClock,
-    durability: Durability,
-    flow: &Script,
-) -> (FailingStore, Engine) {
-    let store = FailingStore::shared(inner.clone());
-    let builder = Engine::builder().store(store.clone()).clock(clock.clone());
-    // The lease of a process that is dead is over at once.
-    let builder = builder.durability(durability).lease(Duration::ZERO);
-    (store, builder.flow(flow.clone()).build().expect("the flow is well declared"))
-}
-
-fn pending(doc: &SessionDoc) -> Vec<Interrupt> {
-    match &doc.waiting {
-        Some(Waiting::Interrupts { pending }) => pending.clone(),
-        _ => Vec::new(),
-    }
-}
-
-/// What does not depend on when and how often something was tried.
-fn lasting(doc: &SessionDoc) -> Value {
-    fn strip(value: &mut Value) {
-        match value {
-            Value::Object(map) => {
-                map.retain(|key, _| !key.ends_with("_at") && key != "at");
-                map.values_mut().for_each(strip);
-            }
-            Value::Array(items) => items.iter_mut().for_each(strip),
-            _ => {}
-        }
-    }
-    let mut value = serde_json::to_value(doc).unwrap();
-    for part in ["revision", "lease", "turns"] {
-        value.as_object_mut().unwrap().remove(part);
-    }
-    strip(&mut value);
-    value
 }
 
 /// What an effect is, whether it is repeated or not.
@@ -403,18 +258,20 @@ struct Calm {
 }
 
 /// Plays a script without a fault.
-async fn play_calmly(script: &[String], durability: Durability, random: &mut Random) -> Calm {
-    let mut world = World::new(Arc::new(MemoryStore::new()), durability);
+async fn play_calmly<F: Case>(
+    script: &[String],
+    durability: Durability,
+    random: &mut Random,
+) -> Calm {
+    let mut world: World<F> = World::new(Arc::new(MemoryStore::new()), durability);
     world.play(script, random).await;
     let doc = world.doc().await.unwrap();
-    let done = world.flow.done.take();
-    let charged = done.iter().filter(|line| line.starts_with("charge")).count();
-    assert_eq!(charged, charges(script), "{script:?}: {done:?}");
-    assert!(count(&done).iter().all(|(made, n)| *n == 1 || !made.starts_with("charge")));
+    let done = world.flow.done().take();
+    F::check_calm(script, &done);
     Calm { doc: lasting(&doc), done, calls: world.store.calls() }
 }
 
-async fn play_with_cuts(
+async fn play_with_cuts<F: Case>(
     store: &Arc<dyn SessionStore>,
     durability: Durability,
     script: &[String],
@@ -423,7 +280,7 @@ async fn play_with_cuts(
     hangs: bool,
 ) {
     let effects = calm.done.iter().filter(|line| !is_mark(line)).count();
-    let mut world = World::new(store.clone(), durability);
+    let mut world: World<F> = World::new(store.clone(), durability);
     let cut = random_cut(random, calm.calls, effects, hangs);
     world.arm(cut);
     if random.below(3) == 0 {
@@ -436,13 +293,10 @@ async fn play_with_cuts(
     println!("  {cut:?}");
     world.play(script, random).await;
     let doc = world.doc().await.unwrap();
-    let done = world.flow.done.take();
+    let done = world.flow.done().take();
     println!("  {done:#?}");
     assert_eq!(lasting(&doc), calm.doc);
-    check_counts(&done, &calm.done, durability);
-    if !script.iter().any(|text| text.contains("again")) {
-        check_values(&done);
-    }
+    F::check(script, &done, &calm.done, durability);
     let mut messages: Vec<Message> = doc.memory["main"].messages.clone();
     assert_eq!(ordering::openai(&ordering::openai_body(&messages)), Ok(()));
     messages.push(Message { role: Role::User, ..messages[0].clone() });
@@ -451,42 +305,101 @@ async fn play_with_cuts(
 }
 
 /// Each case prints its seed, which the harness shows of a test that fails.
-async fn check_all(store: Arc<dyn SessionStore>, durability: Durability, hangs: bool) {
-    for seed in 0..(CRASHES / CRASHES_PER_SCRIPT) as u64 {
+async fn check_all<F: Case>(
+    store: Arc<dyn SessionStore>,
+    durability: Durability,
+    hangs: bool,
+    crashes: usize,
+) {
+    let seeds = 0..(crashes / CRASHES_PER_SCRIPT) as u64;
+    check_seeds::<F>(store, durability, hangs, seeds).await;
+}
+
+async fn check_seeds<F: Case>(
+    store: Arc<dyn SessionStore>,
+    durability: Durability,
+    hangs: bool,
+    seeds: impl IntoIterator<Item = u64>,
+) {
+    for seed in seeds {
         let mut random = Random(seed);
-        let script = random_script(&mut random);
+        let script = F::make_script(&mut random);
         println!("seed {seed}, {durability:?}: {script:?}");
-        let calm = play_calmly(&script, durability, &mut random).await;
+        let calm = play_calmly::<F>(&script, durability, &mut random).await;
         for _ in 0..CRASHES_PER_SCRIPT {
-            play_with_cuts(&store, durability, &script, &calm, &mut random, hangs).await;
+            play_with_cuts::<F>(&store, durability, &script, &calm, &mut random, hangs).await;
         }
     }
 }
 
-async fn check_sqlite(durability: Durability) {
+async fn check_sqlite<F: Case>(durability: Durability, crashes: usize) {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(folder.path().join("sessions.db")).await.unwrap();
-    check_all(Arc::new(store), durability, false).await;
+    check_all::<F>(Arc::new(store), durability, false, crashes).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_script_ends_as_if_nothing_had_cut_it_off_in_memory() {
     for durability in super::DURABILITIES {
-        check_all(Arc::new(MemoryStore::new()), durability, true).await;
+        check_all::<Script>(Arc::new(MemoryStore::new()), durability, true, CRASHES).await;
     }
 }
 
 #[tokio::test]
 async fn a_script_ends_as_if_nothing_had_cut_it_off_in_sqlite_by_crossing() {
-    check_sqlite(Durability::Crossing).await;
+    check_sqlite::<Script>(Durability::Crossing, CRASHES).await;
 }
 
 #[tokio::test]
 async fn a_script_ends_as_if_nothing_had_cut_it_off_in_sqlite_by_turn() {
-    check_sqlite(Durability::Turn).await;
+    check_sqlite::<Script>(Durability::Turn, CRASHES).await;
 }
 
 #[tokio::test]
 async fn a_script_ends_as_if_nothing_had_cut_it_off_in_sqlite_by_effect() {
-    check_sqlite(Durability::Effect).await;
+    check_sqlite::<Script>(Durability::Effect, CRASHES).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_call_is_made_twice_that_must_not_be_in_memory() {
+    for durability in super::DURABILITIES {
+        check_all::<Bank>(Arc::new(MemoryStore::new()), durability, true, CRASHES).await;
+    }
+}
+
+#[tokio::test]
+async fn no_call_is_made_twice_that_must_not_be_in_sqlite() {
+    for durability in super::DURABILITIES {
+        check_sqlite::<Bank>(durability, CRASHES_OF_POLICIES).await;
+    }
+}
+
+async fn check_mongodb<F: Case>(durability: Durability, crashes: usize) {
+    let seeds: Vec<u64> = (0..(crashes / CRASHES_PER_SCRIPT) as u64).collect();
+    let databases = seeds.chunks(seeds.len().div_ceil(DATABASES)).map(async |seeds| {
+        let Some(database) = tests::mongo_server::mongo().await else { return };
+        let store = MongoStore::new(database).await.unwrap();
+        check_seeds::<F>(Arc::new(store), durability, false, seeds.iter().copied()).await;
+    });
+    futures_util::future::join_all(databases).await;
+}
+
+#[tokio::test]
+async fn a_script_ends_as_if_nothing_had_cut_it_off_in_mongodb_by_crossing() {
+    check_mongodb::<Script>(Durability::Crossing, CRASHES_ON_MONGODB).await;
+}
+
+#[tokio::test]
+async fn a_script_ends_as_if_nothing_had_cut_it_off_in_mongodb_by_turn() {
+    check_mongodb::<Script>(Durability::Turn, CRASHES_ON_MONGODB).await;
+}
+
+#[tokio::test]
+async fn a_script_ends_as_if_nothing_had_cut_it_off_in_mongodb_by_effect() {
+    check_mongodb::<Script>(Durability::Effect, CRASHES_ON_MONGODB).await;
+}
+
+#[tokio::test]
+async fn no_call_is_made_twice_that_must_not_be_in_mongodb() {
+    check_mongodb::<Bank>(Durability::Turn, CRASHES_OF_POLICIES_ON_MONGODB).await;
 }

@@ -68,8 +68,8 @@ async fn code_that_does_something_else_is_a_typed_error_that_names_both() {
             let yes = Delivery::approve(&request);
             let error = setup.engine.deliver(session(), yes).await.unwrap_err();
             let Error::Effect(EffectError::Diverged(place)) = &error else { panic!("{error:?}") };
-            let shown = (place.recorded.as_str(), place.found.as_str(), place.place);
-            assert_eq!(shown, ("tool `charge`", found, 0));
+            let shown = (place.recorded.as_str(), place.found.as_str(), place.place.as_str());
+            assert_eq!(shown, ("tool `charge`", found, "0"));
             assert!(setup.done().is_empty(), "nothing was done");
             assert_eq!(setup.doc().await.status, Status::Failed);
             // The build that fits goes on.

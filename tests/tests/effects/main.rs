@@ -4,9 +4,11 @@ mod answers;
 #[allow(clippy::print_stdout, reason = "a case that fails prints how to run it again")]
 mod crashes;
 mod failures;
+mod policies;
 mod replay;
 mod timers;
 mod turns;
+mod world;
 
 use std::sync::{Arc, Mutex};
 

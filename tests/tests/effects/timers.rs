@@ -96,3 +96,25 @@ async fn a_sweeper_sweeps_again_and_again() {
     sweeper.abort();
     assert_eq!(setup.done().len(), 1);
 }
+
+#[tokio::test]
+async fn an_action_that_wakes_and_goes_to_itself_for_ever_is_stopped() {
+    for durability in DURABILITIES {
+        let setup = setup(durability);
+        setup.say(&format!("sleep:1 {}", ["again"; 20].join(" "))).await.unwrap();
+        for _ in 0..10 {
+            setup.clock.advance(Duration::from_secs(1));
+            assert_eq!(setup.engine.sweep().await.unwrap().woken.len(), 1, "{durability:?}");
+        }
+        setup.clock.advance(Duration::from_secs(1));
+        let report = setup.engine.sweep().await.unwrap();
+        let (_, error) = &report.failed[0];
+        assert_eq!(error.code, "oscillation");
+        assert!(error.message.contains("Limits::edge_crossings"), "{}", error.message);
+        // It is not tried again by itself, and goes on with what the user says.
+        setup.clock.advance(Duration::from_secs(3600));
+        let report = setup.engine.sweep().await.unwrap();
+        assert!(report.woken.is_empty() && report.failed.is_empty(), "{report:?}");
+        assert_eq!(setup.say("note:a").await.unwrap().replies, ["a"], "{durability:?}");
+    }
+}

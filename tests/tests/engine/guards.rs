@@ -25,8 +25,23 @@ async fn an_edge_that_is_crossed_too_often_is_an_oscillation() {
         panic!("{error}")
     };
     assert_eq!((from.as_str(), to.as_str(), *limit), ("A", "B", 10));
+    assert_eq!((error.code(), error.retryable()), ("oscillation", false));
+    assert!(error.to_string().contains("Limits::edge_crossings"), "{error}");
     let outcome = setup.turn(".").await.expect("the session is usable");
     assert_eq!(outcome.step, "A");
+}
+
+#[tokio::test]
+async fn an_action_that_always_goes_to_itself_is_an_oscillation() {
+    let setup = setup();
+    let error = setup.turn(&["a"; 20].join(" ")).await.unwrap_err();
+    let Error::Turn(TurnError::Oscillation { from, to, limit, .. }) = &error else {
+        panic!("{error}")
+    };
+    assert_eq!((from.as_str(), to.as_str(), *limit), ("A", "A", 10));
+    assert!(error.to_string().contains("Limits::edge_crossings"), "{error}");
+    let outcome = setup.turn("b").await.expect("the session is usable");
+    assert_eq!(outcome.step, "B");
 }
 
 #[tokio::test]

@@ -98,11 +98,25 @@ async fn in_the_last_round_the_model_has_to_answer_in_words() {
     assert_eq!(talk.say("rooms").await.unwrap().replies, ["Enough."]);
     let choices: Vec<_> = talk.main.requests().into_iter().map(|r| r.tool_choice).collect();
     assert_eq!(choices, [ToolChoice::Auto, ToolChoice::Auto, ToolChoice::None]);
+}
 
-    let main = search(search(search(ScriptedModel::new())));
-    let error = Talk::with(quick(), main).say("rooms").await.unwrap_err();
-    assert_eq!(error.code(), "tool-rounds");
-    assert!(error.to_string().contains("CallPolicy::tool_rounds"), "{error}");
+#[tokio::test]
+async fn a_model_that_only_calls_tools_is_stopped_and_the_session_goes_on() {
+    for rounds in [2, CallPolicy::default().tool_rounds] {
+        let policy = CallPolicy::default().tool_rounds(rounds);
+        let script = (0..=rounds).fold(ScriptedModel::new(), |model, _| {
+            model.tool_call("search", json!({ "city": "Rome" }))
+        });
+        let talk = Talk::with(Hotel { policy, recover: false }, script);
+        let error = talk.say("rooms").await.unwrap_err();
+        assert_eq!((error.code(), error.retryable()), ("tool-rounds", false));
+        let shown = error.to_string();
+        assert!(shown.contains(&format!("{rounds} ")), "{shown}");
+        assert!(shown.contains("CallPolicy::tool_rounds"), "{shown}");
+        assert_eq!(talk.main.left(), 0, "it was asked no more");
+        let _ = talk.main.clone().text("Two rooms.");
+        assert_eq!(talk.say("rooms, please").await.unwrap().replies, ["Two rooms."]);
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Several processes on one store: killed, stopped, racing.
 
+mod answers;
 mod crash;
 mod race;
 mod rebuilds;
@@ -19,14 +20,15 @@ struct Worker {
 
 impl Worker {
     fn start(store: &str, session: &str, args: &[&str], lease_millis: u64) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_worker"))
-            .args([store, session])
-            .args(args)
-            .env("LEASE_MILLIS", lease_millis.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the worker starts");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_worker"));
+        command.args([store, session]).args(args);
+        command.env("LEASE_MILLIS", lease_millis.to_string());
+        Self::of(command)
+    }
+
+    fn of(mut command: Command) -> Self {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the worker starts");
         let input = child.stdin.take().expect("the worker's input is piped");
         let output = child.stdout.take().expect("the worker's output is piped");
         Self { child, input, output: BufReader::new(output).lines() }

@@ -65,6 +65,7 @@ fn document(session: &SessionId) -> SessionDoc {
         waiting: None,
         wake_at: None,
         ended: None,
+        gates: Vec::new(),
         error: None,
         usage: flow_core::model::TokenUsage::default(),
         next_message: 0,

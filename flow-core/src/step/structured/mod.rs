@@ -13,6 +13,7 @@
 
 mod answer;
 mod form;
+mod judge;
 mod name;
 mod shape;
 
@@ -26,7 +27,7 @@ use serde_json::Value;
 use super::cx::Scope;
 use super::generate::Failed;
 use super::registry::Misfit;
-use super::speaker::ask_silently;
+use super::speaker::{Speaker, ask_silently};
 use crate::error::StepError;
 use crate::memory;
 use crate::message::{Message, Part, Role};
@@ -34,6 +35,7 @@ use crate::model::{Capabilities, ChatRequest, ModelError, OutputSchema, ToolChoi
 use crate::tool::ToolDefinition;
 
 pub(super) use form::{FormShape, Offer, submit};
+pub(crate) use judge::judge;
 use name::{MAX_NAME, snake};
 pub(super) use shape::Shape;
 
@@ -83,11 +85,22 @@ pub(super) async fn consult(
     accept: Accept<'_>,
 ) -> Result<(), Failed> {
     let speaker = scope.speaker.clone().ok_or(ModelError::Missing)?;
+    consult_with(scope, &speaker, messages, wanted, accept).await
+}
+
+/// Asks a model for a value, and once more when the answer is not accepted.
+async fn consult_with(
+    scope: &mut Scope,
+    speaker: &Speaker,
+    messages: Vec<Message>,
+    wanted: Wanted<'_>,
+    accept: Accept<'_>,
+) -> Result<(), Failed> {
     let mode = Mode::of(speaker.model.capabilities(), &wanted);
     let mut request = make_request(mode, messages, &wanted)?;
     let mut corrected = false;
     loop {
-        let response = ask_silently(scope, &speaker, &request).await?;
+        let response = ask_silently(scope, speaker, &request).await?;
         let accepted = answer::read(&response, wanted.name, mode == Mode::Tool)
             .map_err(|misfit| vec![misfit])
             .and_then(&mut *accept);

@@ -247,6 +247,7 @@ pub(super) fn document(doc: &SessionDoc, lease: impl Into<Bson>) -> Encoded<Docu
         waiting,
         wake_at,
         ended,
+        gates,
         error,
         usage,
         next_message,
@@ -311,6 +312,9 @@ pub(super) fn document(doc: &SessionDoc, lease: impl Into<Bson>) -> Encoded<Docu
     }
     if let Some(at) = *wake_at {
         document.insert(WAKE_AT, date(at));
+    }
+    if !gates.is_empty() {
+        document.insert("gates", part(gates)?);
     }
     Ok(document)
 }

@@ -205,6 +205,7 @@ fn parts(delta: &Delta) -> Result<Document, serde_json::Error> {
         ended,
         waiting,
         wake_at,
+        gates,
         error,
         usage,
         next_message,
@@ -291,6 +292,12 @@ fn parts(delta: &Delta) -> Result<Document, serde_json::Error> {
         match at {
             Some(at) => set.insert(codec::WAKE_AT, codec::date(at)),
             None => unset.insert(codec::WAKE_AT, ""),
+        };
+    }
+    if let Some(gates) = gates {
+        match gates.is_empty() {
+            false => set.insert("gates", codec::part(gates)?),
+            true => unset.insert("gates", ""),
         };
     }
     let mut update = doc! { "$set": set };

@@ -1,12 +1,12 @@
 use serde_json::{Map, Value, json};
 
 use super::clause::{done, equal, holds, refused, same};
-use super::sample::{message, moves, path_entry, pending_round, time, turn};
+use super::sample::{gate_verdict, message, moves, path_entry, pending_round, time, turn};
 use super::{FORMAT_1, Subject, odd_values, whole};
 use crate::message::Message;
 use crate::session::{
-    Appended, ContextStart, Delta, EdgeCount, ErrorRecord, FlowRef, Lease, MemoryDelta, SessionDoc,
-    Status, Summary, Visit, Waiting,
+    Appended, ContextStart, Delta, EdgeCount, ErrorRecord, FlowRef, GateVerdict, Lease,
+    MemoryDelta, SessionDoc, Status, Summary, Visit, Waiting,
 };
 use crate::store::{Commit, DOCUMENT_BYTES, ListQuery};
 use crate::time::Timestamp;
@@ -171,6 +171,10 @@ fn any_delta(dice: &mut fastrand::Rng, doc: &SessionDoc, round: u64) -> Delta {
     }
     if part(dice) {
         delta.wake_at = Some(dice.bool().then_some(time(round as i64 * 1_000)));
+    }
+    if part(dice) {
+        let verdict = |n| GateVerdict { passed: n == 1, ..gate_verdict(&format!("gate-{n}")) };
+        delta.gates = Some((0..dice.u32(..3)).map(verdict).collect());
     }
     if part(dice) {
         let error = ErrorRecord { code: "c".into(), message: "$m".into(), retryable: dice.bool() };

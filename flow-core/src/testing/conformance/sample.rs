@@ -9,9 +9,9 @@ use crate::model::TokenUsage;
 use crate::outcome::Outcome;
 use crate::session::{
     ArchiveMark, AskedCall, ContextStart, Display, EdgeCount, EffectKind, EffectOutcome,
-    EffectRecord, ErrorRecord, FORMAT, FlowRef, Interrupt, Lease, MAIN_MEMORY, Memory, Moves,
-    Operation, Parent, PathEntry, PendingRound, Question, Relation, SessionDoc, Status, Summary,
-    TurnRecord, Visit, Waiting,
+    EffectRecord, ErrorRecord, FORMAT, FlowRef, GateVerdict, Interrupt, Lease, MAIN_MEMORY, Memory,
+    Moves, Operation, Parent, PathEntry, PendingRound, Question, Relation, SessionDoc, Status,
+    Summary, TurnRecord, Visit, Waiting,
 };
 use crate::time::Timestamp;
 
@@ -98,6 +98,7 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
                 let mut record = EffectRecord::tool("book", time(1_500));
                 record.arguments = Some("0123".into());
                 record.due = Some(time(9_000));
+                record.once = true;
                 record.outcome = Some(EffectOutcome::Value(json!({"id": u64::MAX})));
                 record
             }),
@@ -105,6 +106,7 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
         waiting: Some(Waiting::Message { question: Some(question) }),
         wake_at: Some(far()),
         ended: None,
+        gates: vec![gate_verdict("within-budget"), gate_verdict("polite")],
         error: Some(ErrorRecord {
             code: "model-failed".into(),
             message: "the model did not answer".into(),
@@ -143,6 +145,12 @@ pub(super) fn moves(doc: &SessionDoc) -> Moves {
     let outer = SessionDoc { state: json!({ "$a.b": u64::MAX }), ..doc.clone() };
     let inner = SessionDoc { moves: Some(park(outer, 0)), memory: BTreeMap::new(), ..doc.clone() };
     park(inner, u64::MAX >> 1)
+}
+
+/// What a gate that could not run has said.
+pub(super) fn gate_verdict(gate: &str) -> GateVerdict {
+    let reason = Some("no $price at a.b \0".into());
+    GateVerdict { gate: gate.into(), passed: false, blocking: true, ran: false, reason }
 }
 
 /// A round of two calls, of which one has its result and the other is approved.
@@ -207,7 +215,8 @@ pub(super) fn turn(n: u64) -> TurnRecord {
         _ => Outcome::HandedOff { to: "support".into() },
     };
     let replies = vec![format!("reply {n}"), "ü \u{1F6A2} \0".into()];
-    TurnRecord { id: format!("turn.{n}"), outcome, replies, revision: n, at: time(n as i64) }
+    let gates = (0..n % 3).map(|_| gate_verdict("tone")).collect();
+    TurnRecord { id: format!("turn.{n}"), outcome, replies, gates, revision: n, at: time(n as i64) }
 }
 
 /// JSON values that stores have been seen to change: numbers at the ends of their ranges,
