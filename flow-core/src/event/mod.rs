@@ -41,7 +41,13 @@
 //!   action runs again from its beginning, and is told only what it had not done.
 //! * **A failure**: `error`, `turn-end` with the same error. It may come anywhere, so a call may
 //!   be without its result then. What the flow's `on_error` has handled is no `error`.
-//! * **An end**: `step-exit`, \[`handoff`\], `flow-end`, `turn-end`.
+//! * **An end**: `step-exit`, `flow-end`, `turn-end`.
+//! * **A hand-off**: `step-exit`, `handoff`, `flow-end`, then the other flow goes on with
+//!   `flow-enter`.
+//! * **A digression**: `digression-start`, `flow-enter` of the other flow. When that has ended:
+//!   `flow-end`, `digression-end`, then the `message` and the `question` of the flow that has
+//!   come back.
+//! * **A message while a person takes over**: `message` with the answer of the flow, `turn-end`.
 //!
 //! `paused` and `flow-end` are told before the last commit. If that fails, `error` and
 //! `turn-end` follow.
