@@ -61,6 +61,7 @@ fn commits(c: &mut Criterion) {
                         archive: &[],
                         supersede: None,
                         release: false,
+                        checkpoints: 0,
                     };
                     runtime.block_on(store.commit(&commit)).expect("the commit is made");
                 });

@@ -32,6 +32,8 @@ pub(crate) struct Ledger {
     record_effects: bool,
     /// Whether there is a commit before an action runs.
     commit_begins: bool,
+    /// How many checkpoints of the session are kept.
+    checkpoints: usize,
 }
 
 /// What is known for the next commit.
@@ -49,7 +51,14 @@ struct Writer {
 }
 
 impl Ledger {
-    pub(crate) fn new(store: Arc<dyn SessionStore>, grant: Grant, doc: SessionDoc) -> Self {
+    /// The ledger of a session on which someone works, each commit of which leaves a
+    /// checkpoint unless none are kept.
+    pub(crate) fn new(
+        store: Arc<dyn SessionStore>,
+        grant: Grant,
+        doc: SessionDoc,
+        checkpoints: usize,
+    ) -> Self {
         let writer = Writer { replace: doc.revision == 0, ..Writer::default() };
         Self {
             store,
@@ -59,6 +68,7 @@ impl Ledger {
             closing: Arc::default(),
             record_effects: false,
             commit_begins: false,
+            checkpoints,
         }
     }
 
@@ -167,6 +177,7 @@ impl Ledger {
             archive,
             supersede: writer.supersede.as_ref(),
             release,
+            checkpoints: self.checkpoints,
         };
         let span = tracing::debug_span!("commit", session = %doc.id, revision = doc.revision);
         writer.unanswered = true;

@@ -9,8 +9,8 @@ use flow_core::error::StoreError;
 use flow_core::id::SessionId;
 use flow_core::session::SessionDoc;
 use flow_core::store::{
-    Commit, Grant, ListQuery, OpenRequest, Opened, SessionStore, SessionSummary, StoreLimits,
-    StoreStats, Swept, Transcript,
+    CheckpointSummary, Commit, Grant, ListQuery, OpenRequest, Opened, SessionStore, SessionSummary,
+    StoreLimits, StoreStats, Swept, Transcript,
 };
 use flow_core::time::Timestamp;
 use tokio::sync::Notify;
@@ -224,6 +224,18 @@ impl SessionStore for FailingStore {
 
     async fn transcript(&self, id: &SessionId) -> Result<Option<Transcript>, StoreError> {
         self.inner.transcript(id).await
+    }
+
+    async fn checkpoints(&self, id: &SessionId) -> Result<Vec<CheckpointSummary>, StoreError> {
+        self.inner.checkpoints(id).await
+    }
+
+    async fn checkpoint(
+        &self,
+        id: &SessionId,
+        revision: u64,
+    ) -> Result<Option<Transcript>, StoreError> {
+        self.inner.checkpoint(id, revision).await
     }
 
     async fn sweep(&self, limit: usize) -> Result<Swept, StoreError> {

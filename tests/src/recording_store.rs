@@ -7,8 +7,8 @@ use flow_core::error::StoreError;
 use flow_core::id::SessionId;
 use flow_core::session::{ArchiveEntry, Delta, SessionDoc};
 use flow_core::store::{
-    Commit, Grant, ListQuery, OpenRequest, Opened, SessionStore, SessionSummary, StoreLimits,
-    StoreStats, Swept, Transcript,
+    CheckpointSummary, Commit, Grant, ListQuery, OpenRequest, Opened, SessionStore, SessionSummary,
+    StoreLimits, StoreStats, Swept, Transcript,
 };
 use flow_core::time::Timestamp;
 
@@ -148,6 +148,20 @@ impl SessionStore for RecordingStore {
     async fn transcript(&self, id: &SessionId) -> Result<Option<Transcript>, StoreError> {
         self.record(Call::Other("transcript"));
         self.inner.transcript(id).await
+    }
+
+    async fn checkpoints(&self, id: &SessionId) -> Result<Vec<CheckpointSummary>, StoreError> {
+        self.record(Call::Other("checkpoints"));
+        self.inner.checkpoints(id).await
+    }
+
+    async fn checkpoint(
+        &self,
+        id: &SessionId,
+        revision: u64,
+    ) -> Result<Option<Transcript>, StoreError> {
+        self.record(Call::Other("checkpoint"));
+        self.inner.checkpoint(id, revision).await
     }
 
     async fn sweep(&self, limit: usize) -> Result<Swept, StoreError> {

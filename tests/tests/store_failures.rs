@@ -180,6 +180,8 @@ forward! {
     delete(id: &SessionId) -> bool;
     list(query: &flow_core::store::ListQuery) -> Vec<flow_core::store::SessionSummary>;
     transcript(id: &SessionId) -> Option<Transcript>;
+    checkpoints(id: &SessionId) -> Vec<flow_core::store::CheckpointSummary>;
+    checkpoint(id: &SessionId, revision: u64) -> Option<Transcript>;
     sweep(limit: usize) -> flow_core::store::Swept;
 }
 

@@ -26,7 +26,9 @@
 //! [`Durability::Effect`], and with the others once the action waits. The key is made of the session, the number of the visit, the
 //! place of the effect among those of the visit, its name and the digest of its arguments.
 //! Visits are never numbered twice in a session, so the same tool with the same arguments in
-//! a later visit has another key, and is called. The digest of the flow is not part of it: a
+//! a later visit has another key, and is called. A visit that is
+//! [put back](crate::engine::SessionHandle::rewind) gets a new number, and what was made in it
+//! counts as made under that. The digest of the flow is not part of it: a
 //! program that was rebuilt while a call was under way must not make the call twice.
 //!
 //! A tool may say that this is not right for it, with `#[tool(replay = ..)]`

@@ -10,7 +10,9 @@ use super::gates::check_gates;
 use super::moves::Ready;
 use super::queue::Queue;
 use super::turn::TurnEntry;
-use super::{Core, Durability, Engine, LEASE, Limits, TurnOutcome, TurnRequest, restore, turn};
+use super::{
+    Checkpoints, Core, Durability, Engine, LEASE, Limits, TurnOutcome, TurnRequest, restore, turn,
+};
 use crate::error::{BuildError, Error, IdError, SessionError};
 use crate::flow::{Flow, FlowMeta, Graph, Steps, digest};
 use crate::id::check_name;
@@ -46,6 +48,7 @@ pub struct EngineBuilder {
     durability: Durability,
     lease: Duration,
     session_ttl: Option<Duration>,
+    checkpoints: Checkpoints,
     clock: Arc<dyn Clock>,
 }
 
@@ -59,6 +62,7 @@ impl EngineBuilder {
             durability: Durability::default(),
             lease: LEASE,
             session_ttl: None,
+            checkpoints: Checkpoints::none(),
             clock: Arc::new(SystemClock),
         }
     }
@@ -120,6 +124,14 @@ impl EngineBuilder {
         self
     }
 
+    /// Which checkpoints of each session are kept, for its
+    /// [history](super::SessionHandle::history). Default: none.
+    #[must_use]
+    pub fn checkpoints(mut self, checkpoints: Checkpoints) -> Self {
+        self.checkpoints = checkpoints;
+        self
+    }
+
     /// The clock for documents and events. Default: the system's.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock) -> Self {
@@ -149,6 +161,7 @@ impl EngineBuilder {
             durability: self.durability,
             lease: self.lease,
             session_ttl: self.session_ttl,
+            checkpoints: self.checkpoints,
             clock: self.clock,
             holder: format!("{}-{}", std::process::id(), uuid::Uuid::now_v7().simple()),
             queue: Queue::default(),

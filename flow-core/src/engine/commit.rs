@@ -227,8 +227,7 @@ impl<F: Flow> Run<F> {
         // Whatever the session was to be woken for, it is awake now.
         let wake_at = self.interrupts.iter().filter_map(|interrupt| interrupt.deadline).min();
         delta.wake_at = (doc.wake_at != wake_at).then_some(wake_at);
-        // A session that sleeps longer than it is kept wakes first.
-        let expires_at = ttl.map(|ttl| wake_at.unwrap_or(now).max(now).after(ttl));
+        let expires_at = expiry(ttl, wake_at, now);
         delta.expires_at = (doc.expires_at != expires_at).then_some(expires_at);
         let archive = self.append_history(&doc, &mut delta);
         Ok((delta, archive))
@@ -282,6 +281,15 @@ impl<F: Flow> Run<F> {
         }
         entries
     }
+}
+
+/// When a session expires: one that sleeps longer than it is kept wakes first.
+pub(super) fn expiry(
+    ttl: Option<Duration>,
+    wake_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    ttl.map(|ttl| wake_at.unwrap_or(now).max(now).after(ttl))
 }
 
 /// Makes one archive entry of what moves out, or several of at most two batches each when a

@@ -16,7 +16,7 @@ use crate::model::ModelError;
 use crate::outcome::Outcome;
 use crate::panic::catch_panic;
 use crate::session::{GateVerdict, SessionDoc};
-use crate::step::{Effect, Models, Speaker, judge};
+use crate::step::{self, Effect, Models, Speaker};
 
 /// The gates of a flow in a turn, each with the model of its judge.
 pub(super) struct Gatekeepers<F: Flow> {
@@ -134,12 +134,14 @@ impl<F: Flow> Run<F> {
                 let run = RunView::new(&*self.flow, &self.state, doc, ending);
                 catch_panic(async { check(&run) }).await
             }
-            GateKind::Judge(Judge { rubric, paths, .. }) => {
+            GateKind::Judge(judge) => {
+                let Judge { rubric, paths, .. } = &**judge;
                 let speaker = speaker.ok_or_else(|| Error::from(ModelError::Missing))?;
                 let value = serde_json::to_value(doc)?;
                 let parts = paths.iter().map(|path| (&**path, json::find(&value, path).cloned()));
                 let parts: Vec<_> = parts.collect();
-                let judged = catch_panic(judge(&mut self.scope, speaker, rubric, &parts)).await;
+                let judged =
+                    catch_panic(step::judge(&mut self.scope, speaker, rubric, &parts)).await;
                 judged.map(|judged| judged.map(|j| Verdict::of_judge(j.passed, j.reason)))
             }
         };

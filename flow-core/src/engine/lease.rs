@@ -22,6 +22,7 @@ pub const WAKE_RETRY: Duration = Duration::from_secs(60);
 /// turn is dropped in the middle.
 pub(super) struct Held {
     store: Arc<dyn SessionStore>,
+    checkpoints: usize,
     session: SessionId,
     grant: Option<Grant>,
     now: Timestamp,
@@ -37,6 +38,7 @@ impl Held {
         let renewal = renew(core.store.clone(), session.clone(), grant.clone(), core.lease);
         Self {
             store: core.store.clone(),
+            checkpoints: core.checkpoints.count(),
             session: session.clone(),
             grant: Some(grant),
             now: core.clock.now(),
@@ -72,8 +74,8 @@ impl Held {
     /// Records an error in the document as it was last committed, and gives the lease back.
     pub(super) async fn record(mut self, error: &Error) {
         if let Some(grant) = self.grant.take() {
-            let (store, session) = (&self.store, &self.session);
-            record_failure(store, session, grant, error, (self.now, self.due)).await;
+            let store = (&self.store, self.checkpoints);
+            record_failure(store, &self.session, grant, error, (self.now, self.due)).await;
         }
     }
 }
@@ -84,11 +86,12 @@ impl Drop for Held {
         if let Some(grant) = self.grant.take()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            let store = self.store.clone();
+            let (store, checkpoints) = (self.store.clone(), self.checkpoints);
             let session = self.session.clone();
             let at = (self.now, self.due);
             runtime.spawn(async move {
-                record_failure(&store, &session, grant, &cancelled(&session), at).await;
+                let store = (&store, checkpoints);
+                record_failure(store, &session, grant, &cancelled(&session), at).await;
             });
         }
     }
@@ -118,7 +121,7 @@ async fn renew(
 
 /// Leaves the document at its last commit, with the error recorded and the lease given back.
 async fn record_failure(
-    store: &Arc<dyn SessionStore>,
+    (store, checkpoints): (&Arc<dyn SessionStore>, usize),
     session: &SessionId,
     grant: Grant,
     error: &Error,
@@ -154,7 +157,8 @@ async fn record_failure(
                 updated_at: Some(now),
                 ..Delta::default()
             };
-            Ledger::new(store.clone(), grant.clone(), doc).commit(delta, &[], true).await.is_ok()
+            let ledger = Ledger::new(store.clone(), grant.clone(), doc, checkpoints);
+            ledger.commit(delta, &[], true).await.is_ok()
         }
         _ => false,
     };

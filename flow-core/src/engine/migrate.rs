@@ -7,7 +7,6 @@ use super::{Core, Engine};
 use crate::error::{Error, SessionError, StoreError};
 use crate::flow::Flow;
 use crate::id::SessionId;
-use crate::ledger::Ledger;
 use crate::session::{Delta, ErrorRecord, SessionDoc, Status};
 use crate::store::{ListQuery, OpenRequest};
 
@@ -174,7 +173,7 @@ async fn migrate_one(
     match migrated {
         Ok(Some((doc, migrated))) => {
             let event = describe(&doc, &migrated);
-            let mut ledger = Ledger::new(core.store.clone(), opened.grant.clone(), doc);
+            let mut ledger = core.ledger(&opened.grant, doc);
             ledger.replace(migrated);
             // `updated_at` stays: a session does not become less idle by being migrated.
             match ledger.commit(Delta::default(), &[], true).await {

@@ -12,6 +12,7 @@ mod delivery;
 mod failure;
 mod gates;
 mod handle;
+mod history;
 mod lease;
 mod migrate;
 mod moves;
@@ -31,6 +32,7 @@ use std::time::Duration;
 pub use build::EngineBuilder;
 pub use delivery::Delivery;
 pub use handle::TurnHandle;
+pub use history::{Checkpoints, MAX_CHECKPOINTS};
 pub use lease::WAKE_RETRY;
 pub use migrate::{MIGRATE_BATCH, MigrateEvent, MigrateOptions, MigrateReport};
 pub use request::{TurnOutcome, TurnRequest};
@@ -40,9 +42,11 @@ pub use sweep::{SWEEP_CONCURRENCY, SweepReport};
 use crate::error::{Error, TurnError};
 use crate::flow::{Flow, Graph};
 use crate::id::SessionId;
+use crate::ledger::Ledger;
 use crate::model::ModelCatalog;
+use crate::session::SessionDoc;
 use crate::step::FrameLimits;
-use crate::store::{ListQuery, SessionStore, SessionSummary};
+use crate::store::{Grant, ListQuery, SessionStore, SessionSummary};
 use crate::time::Clock;
 
 use build::Registered;
@@ -222,6 +226,7 @@ pub(crate) struct Core {
     durability: Durability,
     lease: Duration,
     session_ttl: Option<Duration>,
+    checkpoints: Checkpoints,
     clock: Arc<dyn Clock>,
     holder: String,
     queue: Queue,
@@ -238,6 +243,11 @@ impl Core {
     /// The flows that are registered, as an error names them.
     fn known_flows(&self) -> String {
         self.flows.keys().copied().collect::<Vec<_>>().join(", ")
+    }
+
+    /// The ledger of a session whose lease is held.
+    fn ledger(&self, grant: &Grant, doc: SessionDoc) -> Ledger {
+        Ledger::new(self.store.clone(), grant.clone(), doc, self.checkpoints.count())
     }
 }
 
@@ -298,7 +308,7 @@ impl Engine {
         self.turn_of(&flow, TurnRequest::new(session).deliver(delivery)).await
     }
 
-    /// One session: to look at it, to delete it, to read its transcript.
+    /// One session: to look at it and at its history, to fork it, to delete it.
     pub fn session(&self, id: SessionId) -> SessionHandle {
         SessionHandle::new(self.core.clone(), id)
     }

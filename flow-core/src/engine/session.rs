@@ -1,19 +1,19 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Core;
 use crate::error::{Error, SessionError, StoreError};
 use crate::id::SessionId;
-use crate::ledger::Ledger;
 use crate::session::{Delta, SessionDoc, Status, Visit, Waiting};
-use crate::store::{OpenRequest, Transcript};
+use crate::store::{Grant, OpenRequest, Transcript};
 
 /// One session, from outside of its turns.
 #[derive(Clone)]
 pub struct SessionHandle {
-    core: Arc<Core>,
-    id: SessionId,
+    pub(super) core: Arc<Core>,
+    pub(super) id: SessionId,
 }
 
 impl SessionHandle {
@@ -42,8 +42,8 @@ impl SessionHandle {
         Ok(self.core.store.transcript(&self.id).await?.ok_or_else(|| self.not_found())?)
     }
 
-    /// Deletes the session with its transcript and the documents that it has superseded. A
-    /// turn that runs cannot commit any more.
+    /// Deletes the session with its transcript, its checkpoints and the documents that it has
+    /// superseded. A turn that runs cannot commit any more.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] when there is no such session.
@@ -131,6 +131,34 @@ impl SessionHandle {
         &self,
         make: impl FnOnce(&SessionDoc) -> Result<Delta, SessionError>,
     ) -> Result<(), Error> {
+        let (grant, doc) = self.open().await?;
+        let status = doc.status;
+        let changed = match make(&doc) {
+            Ok(delta) => {
+                let updated_at = Some(self.core.clock.now());
+                let delta = Delta { updated_at, ..delta };
+                self.core.ledger(&grant, doc).commit(delta, &[], true).await
+            }
+            Err(error) => Err(error.into()),
+        };
+        if changed.is_err() {
+            self.give_back(&grant, status).await?;
+        }
+        changed
+    }
+
+    /// Gives the lease back without a change.
+    pub(super) async fn give_back(&self, grant: &Grant, status: Status) -> Result<(), StoreError> {
+        let store = &self.core.store;
+        if status == Status::Running {
+            // Its worker has died. A sweep finds that by a lease that has ended.
+            return store.renew(&self.id, grant, Duration::ZERO).await.map(drop);
+        }
+        store.release(&self.id, grant).await
+    }
+
+    /// Takes the lease outside of a turn. Whoever does so gives it back.
+    pub(super) async fn open(&self) -> Result<(Grant, SessionDoc), Error> {
         let doc = self.load().await?;
         let request = OpenRequest {
             id: &self.id,
@@ -140,25 +168,17 @@ impl SessionHandle {
             ttl: self.core.lease,
         };
         let opened = self.core.store.open(&request).await?;
-        let changed = match opened.doc {
-            Some(doc) => match make(&doc) {
-                Ok(delta) => {
-                    let updated_at = Some(self.core.clock.now());
-                    let delta = Delta { updated_at, ..delta };
-                    let store = self.core.store.clone();
-                    Ledger::new(store, opened.grant.clone(), doc).commit(delta, &[], true).await
-                }
-                Err(error) => Err(error.into()),
-            },
-            None => Err(self.not_found().into()),
-        };
-        if changed.is_err() {
-            self.core.store.release(&self.id, &opened.grant).await?;
+        match opened.doc {
+            Some(doc) => Ok((opened.grant, doc)),
+            None => {
+                // It was deleted meanwhile; this takes back what `open` has made.
+                self.core.store.release(&self.id, &opened.grant).await?;
+                Err(self.not_found().into())
+            }
         }
-        changed
     }
 
-    fn not_found(&self) -> StoreError {
+    pub(super) fn not_found(&self) -> StoreError {
         StoreError::NotFound { session: self.id.clone() }
     }
 }

@@ -448,7 +448,7 @@ async fn begin<F: Flow>(
         None => (Arrives::Created, prepared.begin(0, core.clock.now())?),
         Some(doc) => (Arrives::Restored, doc),
     };
-    let mut ledger = Ledger::new(core.store.clone(), grant.clone(), doc);
+    let mut ledger = core.ledger(grant, doc);
     ledger.on_closing(prepared.closing.clone());
     if core.durability == Durability::Effect {
         ledger.record_effects();

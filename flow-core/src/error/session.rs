@@ -118,6 +118,16 @@ pub enum SessionError {
         /// What it is doing.
         status: &'static str,
     },
+    /// The session has no checkpoint of this revision.
+    #[error("session `{session}` has no checkpoint of revision {revision}; {known}")]
+    NoCheckpoint {
+        /// The session.
+        session: String,
+        /// The revision that was asked for.
+        revision: u64,
+        /// The revisions that there are, or why there are none.
+        known: String,
+    },
 }
 
 impl SessionError {
@@ -133,12 +143,14 @@ impl SessionError {
             Self::TooDeep { .. } => "document-too-deep",
             Self::Ended { .. } => "session-ended",
             Self::NotEscalated { .. } => "not-escalated",
+            Self::NoCheckpoint { .. } => "no-checkpoint",
         }
     }
 
     /// The HTTP status that says the same thing to a client.
     pub fn status(&self) -> u16 {
         match self {
+            Self::NoCheckpoint { .. } => 404,
             Self::TooLarge { .. } => 413,
             Self::TooDeep { .. } => 422,
             Self::Ended { .. } | Self::NotEscalated { .. } => 409,

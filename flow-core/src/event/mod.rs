@@ -92,7 +92,7 @@ pub enum Source {
 /// ```
 /// use flow_core::event::Event;
 ///
-/// let event = Event::StepEnter { step: "Checkout".into(), visit: 2 };
+/// let event = Event::StepEnter { step: "Checkout".into(), visit: 2, level: 0 };
 /// assert_eq!(
 ///     serde_json::to_string(&event).unwrap(),
 ///     r#"{"type":"step-enter","step":"Checkout","visit":2}"#,
@@ -149,7 +149,7 @@ pub enum Event {
         /// The number of this visit, unique within the session.
         visit: u64,
         /// How many steps run around it; nothing for 0, a step at which the session stands.
-        #[serde(skip_serializing_if = "is_top")]
+        #[serde(default, skip_serializing_if = "is_top")]
         level: u32,
     },
     /// A step is left.
@@ -157,7 +157,7 @@ pub enum Event {
         /// The step.
         step: Arc<str>,
         /// How many steps run around it; nothing for 0, a step at which the session stands.
-        #[serde(skip_serializing_if = "is_top")]
+        #[serde(default, skip_serializing_if = "is_top")]
         level: u32,
     },
     /// The flow goes from one step to another.

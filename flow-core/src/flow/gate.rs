@@ -115,7 +115,7 @@ pub(crate) struct FlowGate<F: FlowMeta> {
 
 pub(crate) enum GateKind<F: FlowMeta> {
     Check(Box<Predicate<F>>),
-    Judge(Judge),
+    Judge(Box<Judge>),
 }
 
 impl<F: FlowMeta> Gates<F> {
@@ -138,7 +138,7 @@ impl<F: FlowMeta> Gates<F> {
     /// Adds a gate for which a model judges. The name is one as for [`check`](Self::check).
     #[must_use]
     pub fn judge(self, name: impl Into<String>, judge: Judge) -> Self {
-        self.add(name.into(), GateKind::Judge(judge))
+        self.add(name.into(), GateKind::Judge(Box::new(judge)))
     }
 
     /// Makes the gate that was added last advisory: when the run does not pass it, the flow ends

@@ -213,7 +213,8 @@ impl Status {
 /// One stay at a step, from entering it to leaving it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Visit {
-    /// Its number, unique within the session, counted from 1.
+    /// Its number, unique within the session, counted from 1. After a
+    /// [rewind](crate::engine::SessionHandle::rewind) some are passed over.
     pub number: u64,
     /// Whether the step's entry hooks have run. False after a crossing that was committed
     /// before the step that it leads to was entered.

@@ -12,12 +12,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{
-    Commit, Grant, ListQuery, OpenRequest, Opened, SessionStore, SessionSummary, StoreLimits,
-    StoreStats, Swept, Transcript,
+    CheckpointSummary, Commit, Grant, ListQuery, OpenRequest, Opened, SessionStore, SessionSummary,
+    StoreLimits, StoreStats, Swept, Transcript,
 };
 use crate::error::StoreError;
 use crate::id::SessionId;
-use crate::session::{ArchiveEntry, FORMAT, Lease, SessionDoc, Status};
+use crate::session::{ArchiveEntry, ArchiveMark, FORMAT, Lease, SessionDoc, Status};
 use crate::time::Timestamp;
 
 /// A store in the memory of the process.
@@ -39,15 +39,27 @@ pub struct MemoryStore {
     limits: StoreLimits,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Record {
     /// Nothing until the first commit. Its lease field is not used; `lease` is.
     doc: Option<SessionDoc>,
     lease: Lease,
     archive: Vec<ArchiveEntry>,
+    /// By revision.
+    checkpoints: BTreeMap<u64, SessionDoc>,
 }
 
 impl Record {
+    /// Keeps the document as it is now, and of earlier ones as many as are wanted.
+    fn keep_checkpoint(&mut self, keep: usize) {
+        let Some(doc) = self.doc.as_ref().filter(|_| keep > 0) else { return };
+        let kept = SessionDoc { lease: Lease::default(), ..doc.clone() };
+        self.checkpoints.insert(kept.revision, kept);
+        while self.checkpoints.len() > keep {
+            self.checkpoints.pop_first();
+        }
+    }
+
     fn snapshot(&self) -> Option<SessionDoc> {
         self.doc.as_ref().map(|doc| SessionDoc { lease: self.lease.clone(), ..doc.clone() })
     }
@@ -91,6 +103,18 @@ fn not_found(id: &SessionId) -> StoreError {
     StoreError::NotFound { session: id.clone() }
 }
 
+/// The entries of the archive of a session that belong to one of its documents.
+fn archive(
+    records: &BTreeMap<SessionId, Record>,
+    id: &SessionId,
+    mark: &ArchiveMark,
+) -> Vec<ArchiveEntry> {
+    let mark = mark.from..mark.next;
+    let owner = records.get(&id.archive_key());
+    let entries = owner.into_iter().flat_map(|owner| &owner.archive);
+    entries.filter(|entry| mark.contains(&entry.seq)).cloned().collect()
+}
+
 #[async_trait]
 impl SessionStore for MemoryStore {
     fn limits(&self) -> StoreLimits {
@@ -104,11 +128,7 @@ impl SessionStore for MemoryStore {
     async fn open(&self, request: &OpenRequest<'_>) -> Result<Opened, StoreError> {
         let now = Timestamp::now();
         let mut records = self.lock();
-        let record = records.entry(request.id.clone()).or_insert_with(|| Record {
-            doc: None,
-            lease: Lease::default(),
-            archive: Vec::new(),
-        });
+        let record = records.entry(request.id.clone()).or_default();
         if let Some(doc) = &record.doc {
             if doc.flow.id != request.flow {
                 return Err(StoreError::WrongFlow {
@@ -180,13 +200,13 @@ impl SessionStore for MemoryStore {
             doc => *doc = Some(commit.doc.clone()),
         }
         record.archive.extend_from_slice(commit.archive);
+        record.keep_checkpoint(commit.checkpoints);
         if commit.release {
             record.lease.holder = None;
             record.lease.until = None;
         }
         if let Some(old) = commit.supersede {
-            let kept =
-                Record { doc: Some(old.clone()), lease: Lease::default(), archive: Vec::new() };
+            let kept = Record { doc: Some(old.clone()), ..Record::default() };
             records.insert(old.id.clone(), kept);
         }
         self.commits.fetch_add(1, Ordering::Relaxed);
@@ -219,7 +239,7 @@ impl SessionStore for MemoryStore {
         let record = Record {
             doc: Some(doc.clone()),
             lease: Lease { holder: None, token: doc.lease.token, until: None },
-            archive: Vec::new(),
+            ..Record::default()
         };
         records.insert(doc.id.clone(), record);
         Ok(())
@@ -259,11 +279,27 @@ impl SessionStore for MemoryStore {
         let records = self.lock();
         let Some(record) = records.get(id) else { return Ok(None) };
         let Some(doc) = record.snapshot() else { return Ok(None) };
-        let mark = doc.archive.from..doc.archive.next;
-        let archive = records.get(&id.archive_key()).map_or_else(Vec::new, |owner| {
-            owner.archive.iter().filter(|entry| mark.contains(&entry.seq)).cloned().collect()
-        });
+        let archive = archive(&records, id, &doc.archive);
         Ok(Some(Transcript { doc, archive }))
+    }
+
+    async fn checkpoints(&self, id: &SessionId) -> Result<Vec<CheckpointSummary>, StoreError> {
+        let records = self.lock();
+        let kept = records.get(id).into_iter().flat_map(|record| record.checkpoints.values().rev());
+        Ok(kept.map(CheckpointSummary::from).collect())
+    }
+
+    async fn checkpoint(
+        &self,
+        id: &SessionId,
+        revision: u64,
+    ) -> Result<Option<Transcript>, StoreError> {
+        let records = self.lock();
+        let Some(doc) = records.get(id).and_then(|record| record.checkpoints.get(&revision)) else {
+            return Ok(None);
+        };
+        let archive = archive(&records, id, &doc.archive);
+        Ok(Some(Transcript { doc: doc.clone(), archive }))
     }
 
     async fn sweep(&self, limit: usize) -> Result<Swept, StoreError> {

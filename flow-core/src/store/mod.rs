@@ -115,6 +115,10 @@ pub struct Commit<'a> {
     pub supersede: Option<&'a SessionDoc>,
     /// Whether the lease is given back.
     pub release: bool,
+    /// How many [checkpoints](SessionStore::checkpoints) the session has after this commit,
+    /// counted from the newest, which is that of this commit. With 0 this commit leaves none,
+    /// and those of earlier ones stay.
+    pub checkpoints: usize,
 }
 
 /// The default of [`ListQuery::limit`].
@@ -200,6 +204,33 @@ impl From<&SessionDoc> for SessionSummary {
     }
 }
 
+/// One checkpoint in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckpointSummary {
+    /// The revision that its commit made.
+    pub revision: u64,
+    /// The document version.
+    pub version: u32,
+    /// What the session was doing; `running` between two steps of a turn.
+    pub status: Status,
+    /// Where the session stood.
+    pub current_step: String,
+    /// The document's [`updated_at`](SessionDoc::updated_at).
+    pub at: Timestamp,
+}
+
+impl From<&SessionDoc> for CheckpointSummary {
+    fn from(doc: &SessionDoc) -> Self {
+        Self {
+            revision: doc.revision,
+            version: doc.version,
+            status: doc.status,
+            current_step: doc.current_step.clone(),
+            at: doc.updated_at,
+        }
+    }
+}
+
 /// A whole conversation: the document and all that has moved out of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transcript {
@@ -246,6 +277,11 @@ pub struct Swept {
 ///   ([`StoreError::NotFound`]).
 /// * Every JSON value reads back equal: integers up to `u64::MAX` stay integers, floats
 ///   stay floats, and keys may hold dots, dollars and NUL.
+/// * A commit that asks for [`checkpoints`](Commit::checkpoints) leaves one: the whole
+///   document as of its revision, without a lease. Then the session has as many as it asks
+///   for, the newest ones, and no other. A commit that fails leaves none that
+///   readers can see, and changes none that is there. Checkpoints go with their session, when
+///   it is deleted and when it expires; a session that is made again has none.
 /// * A session is [due](ListQuery::due) from its [`wake_at`](SessionDoc::wake_at) on, until a
 ///   commit sets another one or none. Only commits and [`sweep`](Self::sweep) change it.
 /// * A call that returns an error has changed nothing that readers can see.
@@ -310,9 +346,9 @@ pub trait SessionStore: Send + Sync + 'static {
     /// [`Exists`](StoreError::Exists) when there is a session with this id.
     async fn create(&self, doc: &SessionDoc) -> Result<(), StoreError>;
 
-    /// Deletes a session, its archive, the documents it has superseded and its children,
-    /// whoever works on them: all whose id begins with its own and a `~`. Returns whether
-    /// there was one.
+    /// Deletes a session, its archive, its checkpoints, the documents it has superseded and its
+    /// children, whoever works on them: all whose id begins with its own and a `~`. Returns
+    /// whether there was one.
     ///
     /// # Errors
     /// When the store cannot be reached.
@@ -329,6 +365,23 @@ pub trait SessionStore: Send + Sync + 'static {
     /// # Errors
     /// When the store cannot be reached or an entry cannot be read.
     async fn transcript(&self, id: &SessionId) -> Result<Option<Transcript>, StoreError>;
+
+    /// Lists the checkpoints of a session, newest first; none when there is no such session.
+    ///
+    /// # Errors
+    /// When the store cannot be reached.
+    async fn checkpoints(&self, id: &SessionId) -> Result<Vec<CheckpointSummary>, StoreError>;
+
+    /// Reads the document as it was at a revision, with no lease, and the archive that belonged
+    /// to it. Nothing when there is no such checkpoint.
+    ///
+    /// # Errors
+    /// When the store cannot be reached, or the document or an entry cannot be read.
+    async fn checkpoint(
+        &self,
+        id: &SessionId,
+        revision: u64,
+    ) -> Result<Option<Transcript>, StoreError>;
 
     /// Frees sessions whose lease has ended, at most `limit`, and deletes what has expired.
     /// Any number of sweeps may run at once; each session is freed by one of them.

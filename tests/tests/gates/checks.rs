@@ -52,7 +52,7 @@ async fn a_blocking_gate_holds_the_flow_and_the_next_run_begins_with_a_clean_ver
         let (events, outcome) = setup.events(say("total:120 say:bye end")).await;
         let failed = verdict("within-budget", false, true, Some("120 is over the budget"));
         assert_eq!(outcome.outcome, Outcome::Held { gates: vec!["within-budget".into()] });
-        assert_eq!(outcome.gates, [failed.clone()]);
+        assert_eq!(outcome.gates, std::slice::from_ref(&failed));
         assert_eq!(outcome.replies, ["bye", "120 is over the budget"]);
         let names: Vec<_> = events.iter().map(Event::name).collect();
         assert_eq!(names[names.len() - 4..], ["message", "gate-verdict", "feedback", "turn-end"]);

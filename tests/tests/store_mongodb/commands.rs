@@ -61,7 +61,37 @@ async fn each_other_call_has_its_price() {
     store.list(&ListQuery { limit: 5, ..Default::default() }).await.unwrap();
     assert_eq!(recorder.names(), ["find"], "list");
     store.delete(&session).await.unwrap();
-    assert_eq!(recorder.names(), ["findAndModify", "delete", "delete"], "delete");
+    assert_eq!(recorder.names(), ["findAndModify", "delete", "delete", "delete"], "delete");
+}
+
+#[tokio::test]
+async fn a_checkpoint_costs_one_command_more_and_the_old_ones_two_now_and_then() {
+    let Some((recorder, store, database)) = Recorder::store().await else { return };
+    let session = id("a");
+    let (grant, mut doc) = begin(&store, &session, "one").await;
+    recorder.take();
+    store.checkpoints(&session).await.unwrap();
+    store.checkpoint(&session, 1).await.unwrap();
+    assert_eq!(recorder.names(), ["find", "find"], "a session without checkpoints");
+    for _ in 0..9 {
+        let delta = Delta { state: Some(json!(doc.revision)), ..Delta::default() };
+        doc = next(&doc, &delta);
+        let commit = Commit { checkpoints: 3, ..whole(&grant, &doc, &delta) };
+        store.commit(&commit).await.unwrap();
+        let mut wanted = vec!["insert", "update"];
+        if doc.revision.is_multiple_of(3) {
+            wanted.extend(["find", "delete"]);
+        }
+        assert_eq!(recorder.names(), wanted, "revision {}", doc.revision);
+        let written = database.collection::<Document>("session_checkpoints");
+        let written = written.count_documents(doc! { "session": "a" }).await.unwrap();
+        assert!(written < 6, "{written}");
+        recorder.take();
+    }
+    store.checkpoints(&session).await.unwrap();
+    assert_eq!(recorder.names(), ["find", "find"], "a list");
+    store.checkpoint(&session, doc.revision).await.unwrap().unwrap();
+    assert_eq!(recorder.names(), ["find", "find"], "a checkpoint without an archive");
 }
 
 #[tokio::test]
@@ -72,7 +102,7 @@ async fn writes_wait_for_a_majority() {
     store.release(&session, &grant).await.unwrap();
     store.delete(&session).await.unwrap();
     let commands = recorder.take();
-    assert_eq!(commands.len(), 6);
+    assert_eq!(commands.len(), 7);
     for (name, command) in commands {
         let concern = command.get_document("writeConcern").unwrap();
         assert_eq!(concern.get_str("w").unwrap(), "majority", "{name}");
@@ -102,6 +132,15 @@ async fn every_command_uses_an_index() {
     store.commit(&commit).await.unwrap();
     assert!(store.commit(&commit).await.is_err());
     store.transcript(&session).await.unwrap();
+    for revision in 3..7 {
+        let doc = SessionDoc { revision, ..second.clone() };
+        let delta = Delta { replace: revision == 3, ..Delta::default() };
+        let commit = Commit { checkpoints: 2, ..whole(&grant, &doc, &delta) };
+        store.commit(&commit).await.unwrap();
+    }
+    assert_eq!(store.checkpoints(&session).await.unwrap().len(), 2);
+    let kept = store.checkpoint(&session, 6).await.unwrap().unwrap();
+    assert_eq!(kept.archive.len(), 1);
     let all = ListQuery { limit: 5, ..Default::default() };
     store.list(&all).await.unwrap();
     store.list(&ListQuery { flow: Some(FLOW.into()), ..all.clone() }).await.unwrap();
@@ -123,6 +162,8 @@ async fn every_command_uses_an_index() {
     // An archive without a session, so that the sweep looks for it.
     let orphan = doc! { "_id": "x:0", "session": "x", "seq": 0_i64, "token": 1_i64 };
     database.collection::<Document>("session_archive").insert_one(orphan).await.unwrap();
+    let orphan = doc! { "_id": "x", "session": "x", "revision": 1_i64, "token": 1_i64 };
+    database.collection::<Document>("session_checkpoints").insert_one(orphan).await.unwrap();
     store.sweep(10).await.unwrap();
 
     let (mut explained, mut due) = (0, 0);
@@ -146,7 +187,7 @@ async fn every_command_uses_an_index() {
             explained += 1;
         }
     }
-    assert!(explained >= 26, "{explained}");
+    assert!(explained >= 48, "{explained}");
     assert_eq!(due, 2);
 }
 

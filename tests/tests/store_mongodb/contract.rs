@@ -300,6 +300,71 @@ async fn archives_of_expired_sessions_go_and_those_of_others_stay() {
     assert_eq!(transcript.archive, [entry(0, 0), entry(1, 1)]);
 }
 
+/// What a commit writes of a checkpoint before it is made.
+fn leftover(id: &str, session: &SessionId, revision: i64, token: u64) -> Document {
+    let token = i64::try_from(token).unwrap();
+    doc! { "_id": id, "session": session.as_str(), "revision": revision, "token": token, "doc": {} }
+}
+
+#[tokio::test]
+async fn what_failed_commits_leave_of_checkpoints_is_invisible_and_goes() {
+    let Some((store, database)) = store().await else { return };
+    let session = id("a");
+    let (grant, mut doc) = begin(&store, &session, "one").await;
+    let checkpoints = database.collection::<Document>("session_checkpoints");
+    // Of the next revisions, one by a worker that has taken over, and one of another session.
+    let other = id("other");
+    for leftover in [
+        leftover("x2", &session, 2, grant.token),
+        leftover("x4", &session, 4, grant.token),
+        leftover("newer", &session, 3, grant.token + 1),
+        leftover("beyond", &session, 99, grant.token),
+        leftover("other", &other, 2, 1),
+    ] {
+        checkpoints.insert_one(leftover).await.unwrap();
+    }
+    for keep in [0, 2, 2] {
+        let delta = Delta { state: Some(json!(doc.revision)), ..Delta::default() };
+        doc = next(&doc, &delta);
+        store.commit(&Commit { checkpoints: keep, ..whole(&grant, &doc, &delta) }).await.unwrap();
+    }
+    let listed = store.checkpoints(&session).await.unwrap();
+    assert_eq!(listed.iter().map(|kept| kept.revision).collect::<Vec<_>>(), [4, 3]);
+    assert!(store.checkpoint(&session, 2).await.unwrap().is_none());
+    let kept = store.checkpoint(&session, 4).await.unwrap().unwrap();
+    assert_eq!(kept.doc.state, json!(3));
+    // The last commit has deleted what is behind it.
+    let left = checkpoints.find(doc! { "doc": {} }).sort(doc! { "_id": 1 }).await.unwrap();
+    let left: Vec<Document> = futures_util::TryStreamExt::try_collect(left).await.unwrap();
+    let left: Vec<_> = left.iter().map(|left| left.get_str("_id").unwrap()).collect();
+    assert_eq!(left, ["beyond", "newer", "other"]);
+}
+
+#[tokio::test]
+async fn checkpoints_of_sessions_that_the_server_deleted_go_with_a_sweep() {
+    let Some((store, database)) = store().await else { return };
+    for name in ["a", "b", "c", "d"] {
+        let (grant, mut doc) = begin(&store, &id(name), "one").await;
+        for _ in 0..3 {
+            doc = next(&doc, &Delta::default());
+            let delta = Delta::default();
+            store.commit(&Commit { checkpoints: 3, ..whole(&grant, &doc, &delta) }).await.unwrap();
+        }
+    }
+    let sessions = database.collection::<Document>("sessions");
+    // As the server's TTL monitor does.
+    sessions.delete_many(doc! { "_id": { "$in": ["b", "d"] } }).await.unwrap();
+    // One session per sweep, then the first one again.
+    for _ in 0..5 {
+        store.sweep(1).await.unwrap();
+    }
+    let checkpoints = database.collection::<Document>("session_checkpoints");
+    for (name, left) in [("a", 3), ("b", 0), ("c", 3), ("d", 0)] {
+        let found = checkpoints.count_documents(doc! { "session": name }).await.unwrap();
+        assert_eq!(found, left, "{name}");
+    }
+}
+
 #[tokio::test]
 async fn lists_by_ascending_id_page_by_page() {
     let Some((store, _)) = store().await else { return };

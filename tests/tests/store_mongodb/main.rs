@@ -93,7 +93,8 @@ async fn open(store: &MongoStore, session: &SessionId, holder: &str) -> Opened {
 /// A commit of a whole document.
 fn whole<'a>(grant: &'a Grant, doc: &'a SessionDoc, delta: &'a Delta) -> Commit<'a> {
     let base = doc.revision - 1;
-    Commit { grant, base, doc, delta, archive: &[], supersede: None, release: false }
+    let (release, checkpoints) = (false, 0);
+    Commit { grant, base, doc, delta, archive: &[], supersede: None, release, checkpoints }
 }
 
 /// Commits a session at revision 1 and keeps its lease.

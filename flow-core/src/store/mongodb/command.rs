@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, DateTime, Document, doc};
 
-use super::codec;
+use super::{checkpoints, codec};
 use crate::id::SessionId;
 use crate::session::{Appended, Delta, FORMAT, Lease, MemoryDelta};
 use crate::store::{Commit, Grant, ListQuery, OpenRequest};
@@ -162,8 +162,12 @@ pub(super) enum Change {
     Whole(Vec<Document>),
 }
 
-/// The change that a commit makes.
-pub(super) fn change(commit: &Commit<'_>) -> Result<Change, serde_json::Error> {
+/// The change that a commit makes, with the id of its checkpoint if it leaves one.
+pub(super) fn change(
+    commit: &Commit<'_>,
+    checkpoint: Option<&str>,
+) -> Result<Change, serde_json::Error> {
+    let keep = i32::try_from(commit.checkpoints).unwrap_or(i32::MAX);
     if commit.delta.replace || commit.base == 0 {
         let mut whole = codec::document(commit.doc, Bson::Null)?;
         whole.remove("lease");
@@ -172,10 +176,26 @@ pub(super) fn change(commit: &Commit<'_>) -> Result<Change, serde_json::Error> {
         } else {
             "$lease".into()
         };
-        let merged = doc! { "$mergeObjects": [{ "$literal": whole }, { "lease": lease }] };
+        let listed: Bson = match checkpoint {
+            Some(id) => {
+                let before = doc! { "$ifNull": ["$checkpoints", []] };
+                let all = doc! { "$concatArrays": [before, [id]] };
+                doc! { "$slice": [all, -keep] }.into()
+            }
+            // A field that is missing stays so.
+            None => "$checkpoints".into(),
+        };
+        let own = doc! { "lease": lease, checkpoints::LISTED: listed };
+        let merged = doc! { "$mergeObjects": [{ "$literal": whole }, own] };
         return Ok(Change::Whole(vec![doc! { "$replaceWith": merged }]));
     }
     let mut update = parts(commit.delta)?;
+    if let Some(id) = checkpoint {
+        let push = update.entry("$push").or_insert_with(|| Document::new().into());
+        if let Some(push) = push.as_document_mut() {
+            push.insert(checkpoints::LISTED, doc! { "$each": [id], "$slice": -keep });
+        }
+    }
     let set = update.entry("$set").or_insert_with(|| Document::new().into());
     if let Some(set) = set.as_document_mut() {
         set.insert("revision", codec::token(commit.doc.revision));

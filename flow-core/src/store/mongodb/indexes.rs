@@ -13,11 +13,12 @@ const OPERATION: &str = "prepare the indexes";
 const NAMESPACE_NOT_FOUND: i32 = 26;
 const INDEX_OPTIONS_CONFLICT: i32 = 85;
 
-/// Makes what is missing in both collections.
+/// Makes what is missing in the collections.
 pub(super) async fn ensure(
     database: &Database,
     sessions: &Collection<Document>,
     archive: &Collection<Document>,
+    checkpoints: &Collection<Document>,
 ) -> Result<(), StoreError> {
     let found = indexes(sessions).await?;
     let full = IndexOptions::default();
@@ -30,7 +31,10 @@ pub(super) async fn ensure(
     ];
     add(sessions, &found, wanted.into()).await?;
     expire(database, sessions, &found).await?;
-    add(archive, &indexes(archive).await?, vec![(doc! { "session": 1, "seq": 1 }, full)]).await
+    let entries = (doc! { "session": 1, "seq": 1 }, full.clone());
+    add(archive, &indexes(archive).await?, vec![entries]).await?;
+    let revisions = (doc! { "session": 1, "revision": 1 }, full);
+    add(checkpoints, &indexes(checkpoints).await?, vec![revisions]).await
 }
 
 /// The keys of the index by which due sessions are found.

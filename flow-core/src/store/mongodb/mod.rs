@@ -1,22 +1,30 @@
 //! Documents in a MongoDB database, shared by any number of processes and machines.
 //!
-//! Two collections: `sessions`, one document per session as [`session`](crate::session)
-//! describes it, and `session_archive`, one document per [`ArchiveEntry`]. Both can be read
-//! in Compass: nested documents and real dates. The JSON values that BSON cannot hold as
-//! they are have escapes: a `.` in a key is `%2E`, an integer above `i64::MAX` is
-//! `{"%u64": ".."}`.
+//! Three collections: `sessions`, one document per session as [`session`](crate::session)
+//! describes it, `session_archive`, one document per
+//! [`ArchiveEntry`](crate::session::ArchiveEntry), and `session_checkpoints`, one per
+//! checkpoint. All can be read in Compass: nested documents and real dates. The JSON values
+//! that BSON cannot hold as they are have escapes: a `.` in a key is `%2E`, an integer above
+//! `i64::MAX` is `{"%u64": ".."}`.
 //!
 //! A standalone server is enough, no transaction is used: opening a session is one
 //! `findAndModify` that reads the document and takes the lease by the server's clock, a
 //! commit is one `update` that is guarded by revision and fencing token, and archive
 //! entries are written before the document whose archive mark makes them readable. Needs
 //! MongoDB 5.0 or newer. The shard key is `_id` for `sessions` and `session` for
-//! `session_archive`.
+//! the others.
+//!
+//! A commit that leaves a checkpoint costs one `insert` more, and the document of the
+//! session has the ids of its checkpoints, about 40 bytes each. Once in as many commits as
+//! checkpoints are kept, a `find` and a `delete` take away those that are too old; until
+//! then readers pass over them.
 //!
 //! Expired sessions are deleted by the server's TTL monitor, once a minute, also while they
-//! are worked on; a commit then gives [`NotFound`](StoreError::NotFound). Their archives go
-//! with a later [`sweep`](SessionStore::sweep).
+//! are worked on; a commit then gives [`NotFound`](StoreError::NotFound). Their archives and
+//! checkpoints go with a later [`sweep`](SessionStore::sweep).
 
+mod archive;
+mod checkpoints;
 mod codec;
 mod command;
 mod failure;
@@ -39,18 +47,20 @@ use mongodb::{Client, Collection, Database};
 use serde_json::Value;
 
 use super::{
-    Commit, Grant, ListQuery, OpenRequest, Opened, SessionStore, SessionSummary, StoreStats, Swept,
-    Transcript,
+    CheckpointSummary, Commit, Grant, ListQuery, OpenRequest, Opened, SessionStore, SessionSummary,
+    StoreStats, Swept, Transcript,
 };
 use crate::error::StoreError;
 use crate::id::SessionId;
-use crate::session::{ArchiveEntry, FORMAT, SessionDoc};
+use crate::session::{FORMAT, SessionDoc};
 use crate::time::Timestamp;
 
 /// The collection of the session documents.
 const SESSIONS: &str = "sessions";
 /// The collection of what has moved out of them.
 const ARCHIVE: &str = "session_archive";
+/// The collection of the documents as they were.
+const CHECKPOINTS: &str = "session_checkpoints";
 
 /// How often an upsert that lost a race against another one is sent again. The second
 /// attempt finds the document that the other one has made.
@@ -71,10 +81,13 @@ const UPSERT_ATTEMPTS: usize = 5;
 pub struct MongoStore {
     sessions: Collection<Document>,
     archive: Collection<Document>,
+    checkpoints: Collection<Document>,
     commits: AtomicU64,
     bytes_written: AtomicU64,
-    /// The archive at which the last sweep stopped looking for leftovers.
-    swept_to: Mutex<String>,
+    /// The session at whose archive the last sweep stopped looking for leftovers.
+    archives_swept_to: Mutex<String>,
+    /// The same for checkpoints.
+    checkpoints_swept_to: Mutex<String>,
 }
 
 impl fmt::Debug for MongoStore {
@@ -117,14 +130,17 @@ impl MongoStore {
             .selection_criteria(SelectionCriteria::ReadPreference(ReadPreference::Primary))
             .build();
         let sessions = database.collection_with_options(SESSIONS, options.clone());
-        let archive = database.collection_with_options(ARCHIVE, options);
-        indexes::ensure(&database, &sessions, &archive).await?;
+        let archive = database.collection_with_options(ARCHIVE, options.clone());
+        let checkpoints = database.collection_with_options(CHECKPOINTS, options);
+        indexes::ensure(&database, &sessions, &archive, &checkpoints).await?;
         Ok(Self {
             sessions,
             archive,
+            checkpoints,
             commits: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
-            swept_to: Mutex::default(),
+            archives_swept_to: Mutex::default(),
+            checkpoints_swept_to: Mutex::default(),
         })
     }
 
@@ -137,22 +153,6 @@ impl MongoStore {
         let found = self.sessions.find_one(filter).await;
         let found = found.map_err(|e| failure::driver("load a session", e))?;
         found.map(|document| read(id, document)).transpose()
-    }
-
-    /// Writes an archive entry, unless a worker with a newer lease has written its own.
-    async fn write_entry(
-        &self,
-        commit: &Commit<'_>,
-        entry: &ArchiveEntry,
-    ) -> Result<(), StoreError> {
-        let owner = commit.doc.id.archive_key();
-        let mut document = codec::archive_entry(entry).map_err(unencodable)?;
-        document.insert("session", owner.as_str());
-        document.insert("token", codec::token(commit.grant.token));
-        let entry_id = format!("{owner}:{}", entry.seq);
-        // With the session, so that the collection can be sharded by it.
-        let place = doc! { "_id": entry_id, "session": owner.as_str() };
-        self.replace_fenced(&self.archive, commit, place, "token", document).await
     }
 
     async fn write_superseded(
@@ -245,10 +245,14 @@ impl MongoStore {
         deleted.map(drop).map_err(|e| failure::driver("take a commit back", e))
     }
 
-    async fn change(&self, commit: &Commit<'_>) -> Result<bool, StoreError> {
+    async fn change(
+        &self,
+        commit: &Commit<'_>,
+        checkpoint: Option<&str>,
+    ) -> Result<bool, StoreError> {
         let mut filter = command::held(&commit.doc.id, commit.grant);
         filter.insert("revision", codec::token(commit.base));
-        let update = match command::change(commit).map_err(unencodable)? {
+        let update = match command::change(commit, checkpoint).map_err(unencodable)? {
             command::Change::Parts(parts) => {
                 self.written(codec::document_len(&parts));
                 self.sessions.update_one(filter, parts)
@@ -357,9 +361,11 @@ impl SessionStore for MongoStore {
         if let Some(old) = commit.supersede {
             self.write_superseded(commit, old).await?;
         }
-        match self.change(commit).await {
+        let checkpoint = self.write_checkpoint(commit).await?;
+        match self.change(commit, checkpoint.as_deref()).await {
             Ok(true) => {
                 self.commits.fetch_add(1, Ordering::Relaxed);
+                self.delete_old_checkpoints(commit).await;
                 Ok(())
             }
             Ok(false) => {
@@ -421,8 +427,9 @@ impl SessionStore for MongoStore {
             .map_err(failed)?;
         self.sessions.delete_many(command::family("_id", id)).await.map_err(failed)?;
         if *id == id.archive_key() {
-            for archived in [doc! { "session": id.as_str() }, command::family("session", id)] {
-                self.archive.delete_many(archived).await.map_err(failed)?;
+            for owned in [doc! { "session": id.as_str() }, command::family("session", id)] {
+                self.archive.delete_many(owned.clone()).await.map_err(failed)?;
+                self.checkpoints.delete_many(owned).await.map_err(failed)?;
             }
         }
         Ok(deleted.is_some_and(|document| !document.contains_key(command::UNCOMMITTED)))
@@ -452,25 +459,21 @@ impl SessionStore for MongoStore {
     }
 
     async fn transcript(&self, id: &SessionId) -> Result<Option<Transcript>, StoreError> {
-        const OPERATION: &str = "read a transcript";
         let Some(doc) = self.find(id).await? else { return Ok(None) };
-        if doc.archive.from >= doc.archive.next {
-            return Ok(Some(Transcript { doc, archive: Vec::new() }));
-        }
-        let owner = id.archive_key();
-        let filter = doc! {
-            "session": owner.as_str(),
-            "seq": { "$gte": codec::token(doc.archive.from), "$lt": codec::token(doc.archive.next) },
-        };
-        let cursor = self.archive.find(filter).sort(doc! { "session": 1, "seq": 1 }).await;
-        let cursor = cursor.map_err(|e| failure::driver(OPERATION, e))?;
-        let found: Vec<Document> =
-            cursor.try_collect().await.map_err(|e| failure::driver(OPERATION, e))?;
-        let archive = found
-            .into_iter()
-            .map(|entry| codec::read_archive_entry(entry).map_err(|reason| corrupt(id, reason)))
-            .collect::<Result<_, _>>()?;
+        let archive = self.entries(id, &doc.archive).await?;
         Ok(Some(Transcript { doc, archive }))
+    }
+
+    async fn checkpoints(&self, id: &SessionId) -> Result<Vec<CheckpointSummary>, StoreError> {
+        self.list_checkpoints(id).await
+    }
+
+    async fn checkpoint(
+        &self,
+        id: &SessionId,
+        revision: u64,
+    ) -> Result<Option<Transcript>, StoreError> {
+        self.read_checkpoint(id, revision).await
     }
 
     async fn sweep(&self, limit: usize) -> Result<Swept, StoreError> {

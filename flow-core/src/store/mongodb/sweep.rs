@@ -1,9 +1,10 @@
 //! What dead workers and expired sessions leave behind.
 
 use std::collections::BTreeSet;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 
 use futures_util::TryStreamExt as _;
+use mongodb::Collection;
 use mongodb::bson::{Document, doc};
 
 use super::{MongoStore, codec, command, failure};
@@ -17,7 +18,8 @@ impl MongoStore {
     pub(super) async fn sweep_all(&self, limit: usize) -> Result<Swept, StoreError> {
         let mut swept = Swept::default();
         self.free_abandoned(limit, &mut swept).await?;
-        self.drop_orphans(limit).await?;
+        self.drop_archives(limit).await?;
+        self.drop_checkpoints(limit).await?;
         Ok(swept)
     }
 
@@ -60,9 +62,9 @@ impl MongoStore {
 
     /// Deletes archives whose sessions the server has deleted since they expired. Each
     /// sweep looks at the next `limit` archives and begins again after the last one.
-    async fn drop_orphans(&self, limit: usize) -> Result<(), StoreError> {
+    async fn drop_archives(&self, limit: usize) -> Result<(), StoreError> {
         let failed = |e| failure::driver(OPERATION, e);
-        let after = self.swept_to.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let after = read(&self.archives_swept_to);
         let first_entries: Vec<Document> = self
             .archive
             .find(doc! { "session": { "$gt": after }, "seq": 0_i64 })
@@ -74,16 +76,36 @@ impl MongoStore {
             .try_collect()
             .await
             .map_err(failed)?;
-        let sessions: Vec<&str> =
-            first_entries.iter().filter_map(|entry| entry.get_str("session").ok()).collect();
-        let last = if sessions.len() < limit { "" } else { sessions.last().copied().unwrap_or("") };
-        last.clone_into(&mut self.swept_to.lock().unwrap_or_else(PoisonError::into_inner));
+        let all = first_entries.len() < limit;
+        let sessions = first_entries.iter().filter_map(|entry| entry.get_str("session").ok());
+        let sessions = sessions.map(str::to_owned).collect();
+        go_on(&self.archives_swept_to, &sessions, all);
+        self.drop_orphans(&self.archive, sessions).await
+    }
+
+    /// Deletes checkpoints whose sessions the server has deleted since they expired, in the
+    /// same way.
+    async fn drop_checkpoints(&self, limit: usize) -> Result<(), StoreError> {
+        let after = read(&self.checkpoints_swept_to);
+        let found = self.sessions_with_checkpoints(&after, clamp(limit)).await;
+        let (sessions, all) = found.map_err(|e| failure::driver(OPERATION, e))?;
+        go_on(&self.checkpoints_swept_to, &sessions, all);
+        self.drop_orphans(&self.checkpoints, sessions).await
+    }
+
+    /// Deletes from a collection what belongs to those of the sessions that are gone.
+    async fn drop_orphans(
+        &self,
+        collection: &Collection<Document>,
+        sessions: BTreeSet<String>,
+    ) -> Result<(), StoreError> {
+        let failed = |e| failure::driver(OPERATION, e);
         if sessions.is_empty() {
             return Ok(());
         }
         let alive: BTreeSet<String> = self
             .sessions
-            .find(doc! { "_id": { "$in": sessions } })
+            .find(doc! { "_id": { "$in": sessions.iter().collect::<Vec<_>>() } })
             .projection(doc! { "_id": 1 })
             .await
             .map_err(failed)?
@@ -91,23 +113,23 @@ impl MongoStore {
             .try_collect()
             .await
             .map_err(failed)?;
-        for entry in &first_entries {
-            let Ok(session) = entry.get_str("session") else { continue };
-            if !alive.contains(session) {
-                self.delete_orphan(session).await?;
-            }
+        for session in sessions.difference(&alive) {
+            self.delete_orphan(collection, session).await?;
         }
         Ok(())
     }
 
-    /// Deletes the archive of a session that is gone. Tokens are read first and the session
+    /// Deletes what belongs to a session that is gone. Tokens are read first and the session
     /// is looked for then: should it be made again meanwhile, it is either seen or its
     /// entries have newer tokens, and they stay.
-    async fn delete_orphan(&self, session: &str) -> Result<(), StoreError> {
+    async fn delete_orphan(
+        &self,
+        collection: &Collection<Document>,
+        session: &str,
+    ) -> Result<(), StoreError> {
         let failed = |e| failure::driver(OPERATION, e);
         let Ok(id) = SessionId::try_from(session.to_owned()) else { return Ok(()) };
-        let entries: Vec<Document> = self
-            .archive
+        let entries: Vec<Document> = collection
             .find(doc! { "session": session })
             .projection(doc! { "token": 1 })
             .await
@@ -123,8 +145,20 @@ impl MongoStore {
             }
         }
         let filter = doc! { "session": session, "token": { "$lte": newest } };
-        self.archive.delete_many(filter).await.map(drop).map_err(failed)
+        collection.delete_many(filter).await.map(drop).map_err(failed)
     }
+}
+
+/// Where a sweep begins.
+fn read(swept_to: &Mutex<String>) -> String {
+    swept_to.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Has the next sweep begin after these sessions, or at the first one after all of them.
+fn go_on(swept_to: &Mutex<String>, sessions: &BTreeSet<String>, all: bool) {
+    let last = if all { None } else { sessions.last() };
+    let last = last.cloned().unwrap_or_default();
+    *swept_to.lock().unwrap_or_else(PoisonError::into_inner) = last;
 }
 
 fn clamp(limit: usize) -> i64 {

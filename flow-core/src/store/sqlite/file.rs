@@ -8,7 +8,7 @@ use crate::error::StoreError;
 
 /// What makes the tables of each version out of those of the version before. A change of
 /// the tables adds one; what is here stays as it is, since there are files like that.
-const SCHEMAS: [&str; 2] = [TABLES, TIMERS];
+const SCHEMAS: [&str; 3] = [TABLES, TIMERS, CHECKPOINTS];
 
 /// The version of the tables.
 const SCHEMA_VERSION: i64 = SCHEMAS.len() as i64;
@@ -67,6 +67,23 @@ END;
 const TIMERS: &str = "
 ALTER TABLE sessions ADD COLUMN wake_at INTEGER;
 CREATE INDEX sessions_by_wake ON sessions (wake_at) WHERE wake_at IS NOT NULL;
+";
+
+/// A list of checkpoints shows what is in the columns, so that it need not read documents.
+const CHECKPOINTS: &str = "
+CREATE TABLE checkpoints (
+    session INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    current_step TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    doc TEXT NOT NULL,
+    PRIMARY KEY (session, revision)
+) STRICT;
+CREATE TRIGGER checkpoints_deleted AFTER DELETE ON sessions BEGIN
+    DELETE FROM checkpoints WHERE session = old.key;
+END;
 ";
 
 /// Why a file cannot be used.

@@ -8,10 +8,12 @@
 //! so it must lie on a local file system; beside it SQLite keeps a `-wal` and a `-shm` file
 //! that belong to it. Leases are timed by the machine's clock.
 //!
-//! Documents are JSON text: `sqlite3 FILE "select doc from documents"` shows them. What
+//! Documents are JSON text: `sqlite3 FILE "select doc from documents"` shows them, and
+//! `"select revision, doc from checkpoints"` what they were. What
 //! changes without the document, its revision, status, `wake_at` and lease, is true in the
 //! columns of `sessions`, not in that text.
 
+mod checkpoints;
 mod file;
 mod listing;
 mod queries;
@@ -31,12 +33,12 @@ use tokio::sync::oneshot;
 use self::queries::{Change, Entry, Record, Request};
 use self::worker::{Access, Patience, Worker};
 use super::{
-    Commit, Grant, ListQuery, OpenRequest, Opened, SessionStore, SessionSummary, StoreLimits,
-    StoreStats, Swept, Transcript,
+    CheckpointSummary, Commit, Grant, ListQuery, OpenRequest, Opened, SessionStore, SessionSummary,
+    StoreLimits, StoreStats, Swept, Transcript,
 };
 use crate::error::StoreError;
 use crate::id::SessionId;
-use crate::session::SessionDoc;
+use crate::session::{ArchiveEntry, SessionDoc};
 use crate::time::Timestamp;
 
 const BACKEND: &str = "SQLite";
@@ -192,6 +194,14 @@ fn absolute(path: &Path) -> Result<PathBuf, StoreError> {
     })
 }
 
+fn parse_entries(id: &SessionId, entries: &[String]) -> Result<Vec<ArchiveEntry>, StoreError> {
+    let entries = entries.iter().map(|entry| serde_json::from_str(entry));
+    entries.collect::<Result<_, _>>().map_err(|e| StoreError::Corrupt {
+        session: id.clone(),
+        reason: format!("an archive entry: {e}"),
+    })
+}
+
 /// Gives back a lease that was taken for a caller who has gone meanwhile.
 struct Unclaimed<'a> {
     worker: &'a Worker,
@@ -286,6 +296,7 @@ impl SessionStore for SqliteStore {
             archive: commit.archive.iter().map(Entry::new).collect::<Result<_, _>>()?,
             superseded: commit.supersede.map(Record::superseded).transpose()?,
             release: commit.release,
+            checkpoints: commit.checkpoints,
         };
         let bytes = change.bytes();
         self.worker
@@ -348,14 +359,32 @@ impl SessionStore for SqliteStore {
             .await?;
         let Some((found, entries)) = found else { return Ok(None) };
         let Some(doc) = found.into_doc(id)? else { return Ok(None) };
-        let archive = entries
-            .iter()
-            .map(|entry| serde_json::from_str(entry))
-            .collect::<Result<_, _>>()
-            .map_err(|e| StoreError::Corrupt {
-                session: id.clone(),
-                reason: format!("an archive entry: {e}"),
-            })?;
+        let archive = parse_entries(id, &entries)?;
+        Ok(Some(Transcript { doc, archive }))
+    }
+
+    async fn checkpoints(&self, id: &SessionId) -> Result<Vec<CheckpointSummary>, StoreError> {
+        let id = id.clone();
+        self.worker
+            .call(Access::Read, "list checkpoints", move |conn| checkpoints::list(conn, &id))
+            .await
+    }
+
+    async fn checkpoint(
+        &self,
+        id: &SessionId,
+        revision: u64,
+    ) -> Result<Option<Transcript>, StoreError> {
+        let wanted = id.clone();
+        let found = self
+            .worker
+            .call(Access::Read, "read a checkpoint", move |conn| {
+                Ok(checkpoints::read(conn, &wanted, revision)?)
+            })
+            .await?;
+        let Some((text, entries)) = found else { return Ok(None) };
+        let doc = checkpoints::parse(id, &text)?;
+        let archive = parse_entries(id, &entries)?;
         Ok(Some(Transcript { doc, archive }))
     }
 

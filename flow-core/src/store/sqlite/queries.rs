@@ -8,6 +8,7 @@ use serde::de::value::Error as ValueError;
 use serde::{Deserialize, Serialize};
 
 use super::BACKEND;
+use super::checkpoints;
 use super::worker::Failure;
 use crate::error::StoreError;
 use crate::id::SessionId;
@@ -70,18 +71,18 @@ const AFTER_TILDE: char = '\x7f';
 pub(super) struct Record {
     id: SessionId,
     flow: String,
-    version: u32,
+    pub(super) version: u32,
     format: u32,
-    revision: u64,
-    status: Status,
-    current_step: String,
+    pub(super) revision: u64,
+    pub(super) status: Status,
+    pub(super) current_step: String,
     owner: Option<String>,
     wake_at: Option<i64>,
     created_at: i64,
-    updated_at: i64,
+    pub(super) updated_at: i64,
     expires_at: Option<i64>,
     token: u64,
-    text: String,
+    pub(super) text: String,
 }
 
 impl Record {
@@ -225,13 +226,18 @@ impl Found {
         let Some(status) = self.status else { return Ok(None) };
         let text = self.text.ok_or_else(|| corrupt("the document is missing".into()))?;
         let value = serde_json::from_str(&text).map_err(|e| corrupt(e.to_string()))?;
-        let doc = SessionDoc::read(value).map_err(|e| match e {
-            ReadError::FromFuture { found } => from_future(id, "document format", found, FORMAT),
-            other => corrupt(other.to_string()),
-        })?;
+        let doc = SessionDoc::read(value).map_err(|error| unreadable(id, error))?;
         let status = parse_status(&status).map_err(corrupt)?;
         let Self { revision, wake_at, lease, .. } = self;
         Ok(Some(SessionDoc { status, revision, wake_at, lease, ..doc }))
+    }
+}
+
+/// Why the text of a document cannot be used.
+pub(super) fn unreadable(id: &SessionId, error: ReadError) -> StoreError {
+    match error {
+        ReadError::FromFuture { found } => from_future(id, "document format", found, FORMAT),
+        other => StoreError::Corrupt { session: id.clone(), reason: other.to_string() },
     }
 }
 
@@ -301,11 +307,13 @@ pub(super) struct Change {
     pub(super) archive: Vec<Entry>,
     pub(super) superseded: Option<Record>,
     pub(super) release: bool,
+    pub(super) checkpoints: usize,
 }
 
 impl Change {
     pub(super) fn bytes(&self) -> u64 {
-        self.record.bytes()
+        let copies = if self.checkpoints > 0 { 2 } else { 1 };
+        copies * self.record.bytes()
             + self.archive.iter().map(|entry| entry.text.len() as u64).sum::<u64>()
             + self.superseded.as_ref().map_or(0, Record::bytes)
     }
@@ -334,6 +342,9 @@ pub(super) fn commit(conn: &Connection, change: &Change) -> Result<(), Failure> 
     if let Some(old) = &change.superseded {
         delete_row(conn, &old.id)?;
         old.add(conn)?;
+    }
+    if change.checkpoints > 0 {
+        checkpoints::write(conn, held.key, record, change.checkpoints)?;
     }
     if change.release {
         conn.prepare_cached(FREE)?.execute([held.key])?;
@@ -392,7 +403,7 @@ fn delete_row(conn: &Connection, id: &SessionId) -> rusqlite::Result<bool> {
 }
 
 /// The mark of a document that may be unreadable, and can be deleted none the less.
-fn mark(text: &str) -> ArchiveMark {
+pub(super) fn mark(text: &str) -> ArchiveMark {
     #[derive(Deserialize)]
     struct Marked {
         archive: ArchiveMark,
@@ -407,14 +418,22 @@ pub(super) fn transcript(
 ) -> rusqlite::Result<Option<(Found, Vec<String>)>> {
     let Some(found) = find(conn, id)? else { return Ok(None) };
     let mark = found.text.as_deref().map(mark).unwrap_or_default();
-    let entries = conn
-        .prepare_cached(READ_ENTRIES)?
+    let entries = entries(conn, id, &mark)?;
+    Ok(Some((found, entries)))
+}
+
+/// The texts of the entries of a session's archive that belong to one of its documents.
+pub(super) fn entries(
+    conn: &Connection,
+    id: &SessionId,
+    mark: &ArchiveMark,
+) -> rusqlite::Result<Vec<String>> {
+    conn.prepare_cached(READ_ENTRIES)?
         .query_map(
             params![id.archive_key().as_str(), saturated(mark.from), saturated(mark.next)],
             |row| row.get(0),
         )?
-        .collect::<rusqlite::Result<_>>()?;
-    Ok(Some((found, entries)))
+        .collect()
 }
 
 /// Deletes at most `limit` expired sessions that no one works on, with all that belongs to
@@ -499,7 +518,7 @@ pub(super) fn parse_status(text: &str) -> Result<Status, String> {
 }
 
 pub(super) fn timestamp(millis: i64) -> rusqlite::Result<Timestamp> {
-    Timestamp::from_millis(millis).map_err(|e| unreadable(Type::Integer, e))
+    Timestamp::from_millis(millis).map_err(|e| invalid(Type::Integer, e))
 }
 
 pub(super) fn optional_timestamp(
@@ -510,10 +529,10 @@ pub(super) fn optional_timestamp(
 }
 
 pub(super) fn session_id(text: String) -> rusqlite::Result<SessionId> {
-    SessionId::try_from(text).map_err(|e| unreadable(Type::Text, e))
+    SessionId::try_from(text).map_err(|e| invalid(Type::Text, e))
 }
 
-fn unreadable(kind: Type, error: impl Error + Send + Sync + 'static) -> rusqlite::Error {
+fn invalid(kind: Type, error: impl Error + Send + Sync + 'static) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(0, kind, Box::new(error))
 }
 
@@ -557,5 +576,6 @@ pub(super) fn statements() -> Vec<String> {
     ];
     let declared = include_str!("queries.rs").matches("\nconst ").count() - 1;
     assert_eq!(fixed.len(), declared, "all constants but AFTER_TILDE are statements");
-    fixed.into_iter().map(String::from).chain(super::listing::statements()).collect()
+    let fixed = fixed.into_iter().map(String::from);
+    fixed.chain(checkpoints::statements()).chain(super::listing::statements()).collect()
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
-use crate::session::{ArchiveEntry, Delta};
+use crate::session::Delta;
 use crate::testing::conformance::{SAMPLE_FLOW, SAMPLE_VERSION, sample_doc};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -59,7 +59,10 @@ async fn commit(
 ) -> Result<(), StoreError> {
     let (base, delta) = (doc.revision - 1, &Delta::replace());
     let (archive, supersede) = (&[][..], None);
-    store.commit(&Commit { grant, base, doc, delta, archive, supersede, release }).await
+    let checkpoints = 0;
+    store
+        .commit(&Commit { grant, base, doc, delta, archive, supersede, release, checkpoints })
+        .await
 }
 
 /// Lets a call begin, and returns before it can have ended.
@@ -183,9 +186,9 @@ async fn files_that_are_not_ours_are_refused_and_left_alone() {
 
     let newer = folder.folder.path().join("newer.db");
     SqliteStore::open(&newer).await.unwrap().close().await;
-    Connection::open(&newer).unwrap().execute_batch("PRAGMA user_version = 3").unwrap();
+    Connection::open(&newer).unwrap().execute_batch("PRAGMA user_version = 4").unwrap();
     let text = refused(&newer).await;
-    assert!(text.contains("schema version 3") && text.contains("up to 2"), "{text}");
+    assert!(text.contains("schema version 4") && text.contains("up to 3"), "{text}");
 }
 
 #[tokio::test]
@@ -373,10 +376,19 @@ async fn bytes_written_are_those_of_the_texts() {
     let archive = &[entry][..];
     let (base, delta, release) = (0, &Delta::replace(), true);
     let supersede = Some(&supersede);
-    let change = Commit { grant: &grant, base, doc: &doc, delta, archive, supersede, release };
+    let grant = &grant;
+    let change =
+        Commit { grant, base, doc: &doc, delta, archive, supersede, release, checkpoints: 0 };
     store.commit(&change).await.unwrap();
     let bytes = wanted.iter().map(|text| text.len() as u64).sum();
     assert_eq!(store.stats(), StoreStats { commits: 1, bytes_written: bytes });
+
+    let grant = &store.open(&request(&a, "w")).await.unwrap().grant;
+    let next = SessionDoc { revision: 2, ..doc.clone() };
+    let change = Commit { grant, base: 1, doc: &next, checkpoints: 1, ..change };
+    store.commit(&change).await.unwrap();
+    let again = bytes + wanted[0].len() as u64;
+    assert_eq!(store.stats(), StoreStats { commits: 2, bytes_written: bytes + again });
 }
 
 #[tokio::test]
@@ -389,13 +401,21 @@ async fn an_expired_session_goes_with_all_that_belongs_to_it() {
     let doc = SessionDoc { expires_at: Some(past), ..sample_doc(&a) };
     let archive = &[ArchiveEntry { seq: 0, messages: Vec::new(), path: Vec::new() }][..];
     let (base, delta, supersede) = (0, &Delta::replace(), Some(&old));
-    let change =
-        Commit { grant: &grant, base, doc: &doc, delta, archive, supersede, release: false };
+    let change = Commit {
+        grant: &grant,
+        base,
+        doc: &doc,
+        delta,
+        archive,
+        supersede,
+        release: false,
+        checkpoints: 1,
+    };
     store.commit(&change).await.unwrap();
     assert_eq!(store.sweep(10).await.unwrap().expired, 0, "someone works on it");
     store.release(&a, &grant).await.unwrap();
     assert_eq!(store.sweep(10).await.unwrap().expired, 1);
-    for table in ["sessions", "documents", "archive"] {
+    for table in ["sessions", "documents", "archive", "checkpoints"] {
         let count: i64 =
             raw.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
         assert_eq!(count, 0, "{table}");
@@ -412,6 +432,7 @@ async fn files_of_schema_1_are_read() {
     assert_eq!(doc.status, crate::session::Status::Waiting, "the column is newer than the text");
     let transcript = store.transcript(&doc.id).await.unwrap().unwrap();
     assert_eq!(transcript.archive.len(), 1);
+    assert_eq!(store.checkpoints(&doc.id).await.unwrap(), []);
     let opened = store.open(&request(&doc.id, "w")).await.unwrap();
     assert_eq!(opened.grant.token, 4);
     let at = Timestamp::from_millis(1_000).unwrap();
@@ -435,7 +456,7 @@ async fn files_of_schema_1_get_the_tables_of_a_new_file() {
     let tables = |folder: &Folder| -> Vec<(String, Option<String>)> {
         let raw = folder.raw();
         let version: i64 = raw.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
-        assert_eq!(version, 2);
+        assert_eq!(version, 3);
         let mut tables = raw.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name").unwrap();
         let rows = tables.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
         rows.collect::<Result<_, _>>().unwrap()

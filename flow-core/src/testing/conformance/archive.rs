@@ -7,7 +7,7 @@ use crate::session::{
 use crate::store::{Commit, Grant};
 
 /// An entry with two messages and a step, all numbered by its seq.
-fn entry(seq: u64) -> ArchiveEntry {
+pub(super) fn entry(seq: u64) -> ArchiveEntry {
     let archived = |n| ArchivedMessage { namespace: MAIN_MEMORY.into(), message: message(n) };
     ArchiveEntry {
         seq,

@@ -17,6 +17,7 @@
 //! does not hold, and says which.
 
 mod archive;
+mod checkpoints;
 mod clause;
 mod document;
 mod lease;
@@ -35,6 +36,10 @@ use uuid::Uuid;
 pub use self::archive::{
     archive_is_read_in_order, delete_takes_everything, failed_commit_leaves_no_archive,
     superseded_document_is_kept,
+};
+pub use self::checkpoints::{
+    checkpoints_are_kept, checkpoints_go_with_the_session, checkpoints_read_their_archive,
+    failed_commit_leaves_no_checkpoint,
 };
 pub use self::document::{
     counters_count, create_makes_only_new_sessions, delta_equals_document, every_value_reads_back,
@@ -152,7 +157,8 @@ const NO_TIME: Duration = Duration::ZERO;
 
 fn whole<'a>(grant: &'a Grant, doc: &'a SessionDoc, delta: &'a Delta) -> Commit<'a> {
     let base = doc.revision - 1;
-    Commit { grant, base, doc, delta, archive: &[], supersede: None, release: false }
+    let (release, checkpoints) = (false, 0);
+    Commit { grant, base, doc, delta, archive: &[], supersede: None, release, checkpoints }
 }
 
 /// One check.
@@ -213,6 +219,9 @@ macro_rules! __store_conformance {
         $crate::__store_conformance! { @$what $with [
             archive_is_read_in_order
             busy_names_the_holder
+            checkpoints_are_kept
+            checkpoints_go_with_the_session
+            checkpoints_read_their_archive
             counters_count
             create_makes_only_new_sessions
             delete_takes_everything
@@ -223,6 +232,7 @@ macro_rules! __store_conformance {
             every_value_reads_back
             expired_sessions_go
             failed_commit_leaves_no_archive
+            failed_commit_leaves_no_checkpoint
             first_commit_reads_back
             foreign_documents_are_refused
             format_1_reads_back
