@@ -27,7 +27,7 @@ use crate::transition::{HandOff, Transition};
 /// What a flow's part of a turn comes to.
 pub(crate) enum Worked {
     /// The turn is over.
-    Over(TurnOutcome),
+    Over(Box<TurnOutcome>),
     /// It goes on in another flow, whose document is in the ledger.
     Moved(Box<Moved>),
 }

@@ -295,7 +295,7 @@ impl<F: Flow> Run<F> {
         let now = self.core.clock.now();
         self.commit_end(&outcome, &replies, now, self.core.session_ttl).await?;
         let doc = self.ledger().doc();
-        Ok(Worked::Over(TurnOutcome {
+        Ok(Worked::Over(Box::new(TurnOutcome {
             session: doc.id.clone(),
             turn: self.scope.turn.to_string(),
             flow: doc.flow.id.clone(),
@@ -305,7 +305,7 @@ impl<F: Flow> Run<F> {
             outcome,
             gates: doc.gates.clone(),
             repeated: false,
-        }))
+        })))
     }
 
     /// Runs steps until a pause.

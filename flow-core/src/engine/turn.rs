@@ -189,7 +189,7 @@ pub(super) async fn take_turn<F: Flow>(
         let mut part = begun.unwrap_or_else(|message| Err(panicked::<F>(&session, message)));
         loop {
             match part? {
-                Worked::Over(outcome) => return Ok(outcome),
+                Worked::Over(outcome) => return Ok(*outcome),
                 Worked::Moved(moved) => part = moved.go_on(core, events).await,
             }
         }
