@@ -1,5 +1,6 @@
 //! What the integration tests share.
 
+pub mod batch_flow;
 pub mod failing_store;
 pub mod model_server;
 pub mod mongo_server;

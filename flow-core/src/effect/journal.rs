@@ -7,7 +7,7 @@ use super::Place;
 use crate::error::{BranchError, Divergence, Doubt, EffectError, Error};
 use crate::json;
 use crate::session::{
-    EffectKind, EffectOutcome, EffectRecord, ErrorRecord, FrameRecord, Interrupt,
+    EffectKind, EffectOutcome, EffectRecord, ErrorRecord, FrameRecord, Interrupt, ItemGroup,
 };
 use crate::time::Timestamp;
 
@@ -308,6 +308,19 @@ impl Journal {
     pub(crate) fn finish(&self, place: &Place, outcome: EffectOutcome) {
         if let Some((_, record)) = self.lock().records.get_mut(place) {
             record.outcome = Some(outcome);
+            record.items.clear();
+        }
+    }
+
+    /// The items of a batch that are recorded as over.
+    pub(crate) fn items(&self, place: &Place) -> Vec<ItemGroup> {
+        self.lock().records.get(place).map_or_else(Vec::new, |(_, record)| record.items.clone())
+    }
+
+    /// Records which items of a batch are over.
+    pub(crate) fn set_items(&self, place: &Place, items: Vec<ItemGroup>) {
+        if let Some((_, record)) = self.lock().records.get_mut(place) {
+            record.items = items;
         }
     }
 

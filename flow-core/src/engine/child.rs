@@ -4,8 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
-use super::{Engine, TurnRequest};
+use super::turn::cancelled;
+use super::{Engine, TurnOutcome, TurnRequest};
 use crate::error::Error;
 use crate::id::SessionId;
 use crate::session::SessionDoc;
@@ -23,12 +25,25 @@ impl Children for Engine {
                 turn_id: Some(turn.turn_id),
                 parent: Some(turn.parent),
                 state: Some(turn.state),
+                owner: turn.owner,
+                labels: turn.labels,
                 ..TurnRequest::new(turn.session)
             };
-            let running = flow.run(self.core.clone(), request, events, CancellationToken::new());
-            let outcome = running.await?;
-            Ok(ChildOutcome { outcome: outcome.outcome, replies: outcome.replies })
+            let session = request.session.clone();
+            // On a task of its own: dropped in the middle it still gives its lease back, and
+            // the next turn of the session waits for that.
+            let cancel = CancellationToken::new();
+            let running = flow.run(self.core.clone(), request, events, cancel.clone());
+            let running = tokio::spawn(running.in_current_span());
+            let _guard = cancel.drop_guard();
+            let ran = running.await.map_err(|_| cancelled(&session))??;
+            let TurnOutcome { outcome, replies, .. } = ran;
+            Ok(ChildOutcome { outcome, replies })
         })
+    }
+
+    fn batch_items(&self) -> usize {
+        self.core.limits.batch_items
     }
 
     fn load<'a>(&'a self, session: &'a SessionId) -> Running<'a, Option<SessionDoc>> {

@@ -97,6 +97,8 @@ pub struct Limits {
     /// The most flows that may be parked at once by [digressions](TurnRequest::digress).
     /// Default: 3.
     pub digressions: u32,
+    /// The most items of a [batch](crate::step::Concurrent). Default: 10,000.
+    pub batch_items: usize,
     /// The most effects of an action in one visit, those of steps that run within it included
     /// until they are over. They stand in the document. Default: 4096.
     pub effects: usize,
@@ -122,6 +124,7 @@ impl Default for Limits {
             handoffs: 8,
             flow_visits: 2,
             digressions: 3,
+            batch_items: 10_000,
             effects: 4096,
             step_depth: 8,
             branches: 256,
@@ -171,6 +174,13 @@ impl Limits {
     #[must_use]
     pub fn digressions(mut self, digressions: u32) -> Self {
         self.digressions = digressions;
+        self
+    }
+
+    /// Sets [`batch_items`](Self::batch_items).
+    #[must_use]
+    pub fn batch_items(mut self, items: usize) -> Self {
+        self.batch_items = items;
         self
     }
 

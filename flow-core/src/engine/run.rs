@@ -137,7 +137,8 @@ impl<F: Flow> Run<F> {
         run.moves.clone_from(&doc.moves);
         let visit = doc.visit.clone();
         run.verdicts.clone_from(&doc.gates);
-        if !created {
+        // A session that another one begins is given its state.
+        if !created || doc.parent.is_some() {
             let state = doc.state.clone();
             run.state = read(state).map_err(|misfit| run.unreadable("state", misfit))?;
         }
@@ -347,7 +348,7 @@ impl<F: Flow> Run<F> {
                 self.visit.entered = true;
                 self.record_path();
             }
-            let is_batch = self.flow.is_batch();
+            let is_batch = self.flow.is_batch(&self.scope.context);
             let runs_again = is_batch || self.steps.at(self.cursor).info().kind == Kind::Action;
             if runs_again {
                 let begun = self.commit_begin().await;

@@ -91,6 +91,19 @@ pub enum EffectError {
         /// What does not fit.
         reason: String,
     },
+    /// A batch has more items than it may have. None of them has begun.
+    #[error(
+        "a batch of flow `{flow}` has {items} items, over the limit of {limit}; raise \
+         `Limits::batch_items` or make several batches, one after the other"
+    )]
+    BatchTooLarge {
+        /// The flow of the items.
+        flow: String,
+        /// How many there are.
+        items: usize,
+        /// [`Limits::batch_items`](crate::engine::Limits::batch_items).
+        limit: usize,
+    },
     /// An action has more effects in one visit than the engine allows.
     #[error(
         "session `{session}`: step `{step}` has {limit} effects in this visit and begins one more; \
@@ -174,6 +187,7 @@ impl EffectError {
             Self::Failed { error } => &error.code,
             Self::Expired { .. } => "request-expired",
             Self::Unreadable { .. } => "effect-unreadable",
+            Self::BatchTooLarge { .. } => "batch-too-large",
             Self::TooManyEffects { .. } => "too-many-effects",
             Self::StepsTooDeep { .. } => "steps-too-deep",
             Self::Unfit { .. } => "step-unfit",
@@ -207,6 +221,7 @@ impl EffectError {
             | Self::TooManyEffects { .. }
             | Self::StepsTooDeep { .. }
             | Self::Unfit { .. }
+            | Self::BatchTooLarge { .. }
             | Self::Branches(_) => 500,
         }
     }

@@ -293,6 +293,26 @@ pub enum Event {
         /// Its name.
         name: String,
     },
+    /// A [batch](crate::step::Concurrent) begins or goes on, and then each time a hundredth of
+    /// its items has come to an end, or each item of less than a hundred.
+    BatchProgress {
+        /// The step that runs it.
+        step: Arc<str>,
+        /// The flow of its items.
+        flow: String,
+        /// How many items it has.
+        total: usize,
+        /// How many are over, those that wait or have failed too.
+        done: usize,
+        /// How many of those have failed.
+        failed: usize,
+        /// How many run, or are about to.
+        running: usize,
+        /// In how many milliseconds all will be over at the pace so far; nothing before the
+        /// first one is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        eta_ms: Option<u64>,
+    },
     /// The step waits for people, signals or times.
     Paused {
         /// What it waits for, with all that is needed to show it.
@@ -401,6 +421,7 @@ impl Event {
             Self::CollectUpdate { .. } => "collect-update",
             Self::Question(_) => "question",
             Self::Effect { .. } => "effect",
+            Self::BatchProgress { .. } => "batch-progress",
             Self::Paused { .. } => "paused",
             Self::Resumed { .. } => "resumed",
             Self::Custom { .. } => "custom",

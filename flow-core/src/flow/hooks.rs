@@ -94,12 +94,70 @@ pub trait Flow: FlowMeta {
         std::future::ready(Ok(Restore::keep(doc)))
     }
 
-    /// Whether [`spawn_steps`](Self::spawn_steps) runs in place of the current step.
-    fn is_batch(&self) -> bool {
-        false
+    /// Whether [`spawn_steps`](Self::spawn_steps) runs in place of the current step, given the
+    /// context of the turn. Default: when its value `concurrent` is `true`, which
+    /// [`TurnRequest::context`](crate::TurnRequest::context) and [`init`](Self::init) set. Like
+    /// all of the context it persists, so later turns of the session are the same until one
+    /// says `false`.
+    fn is_batch(&self, context: &Map<String, Value>) -> bool {
+        context.get("concurrent") == Some(&Value::Bool(true))
     }
 
-    /// Runs in place of the current step when [`is_batch`](Self::is_batch) says so.
+    /// Runs in place of the current step when [`is_batch`](Self::is_batch) says so, as an
+    /// action does: what it does on the outside are [effects](crate::effect). The step's hooks
+    /// for entering and leaving it run as always. When it goes to another step, it runs in
+    /// place of that too.
+    ///
+    /// ```
+    /// use flow_core::prelude::*;
+    ///
+    /// /// Answers a question, or with `concurrent` all that it has.
+    /// #[flow(id = "desk", steps(Reply), state = Questions)]
+    /// #[derive(Clone)]
+    /// struct Desk;
+    ///
+    /// #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    /// struct Questions {
+    ///     open: Vec<String>,
+    ///     answers: Vec<String>,
+    /// }
+    ///
+    /// impl Flow for Desk {
+    ///     async fn spawn_steps(&self, cx: &mut ActionCx<'_, Self>) -> Result<Transition> {
+    ///         let state = |open: &String| Questions { open: vec![open.clone()], answers: vec![] };
+    ///         let report = cx.concurrent(&cx.state.open).each::<Desk>(state).await?;
+    ///         for item in &report.items {
+    ///             let answered: Questions = cx.item_state::<Desk>(item).await?;
+    ///             cx.state.answers.extend(answered.answers);
+    ///         }
+    ///         Ok(Transition::End("all answered".into()))
+    ///     }
+    /// }
+    ///
+    /// #[step(action, next(end))]
+    /// #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    /// struct Reply;
+    ///
+    /// impl Action for Reply {
+    ///     type Flow = Desk;
+    ///
+    ///     async fn run(&mut self, cx: &mut ActionCx<'_, Desk>) -> Result<ReplyNext> {
+    ///         let question = cx.state.open.pop().unwrap_or_default();
+    ///         cx.state.answers.push(format!("{question} Yes."));
+    ///         Ok(ReplyNext::End("answered".into()))
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<()> {
+    /// # let store = flow_core::store::memory::MemoryStore::new();
+    /// # let engine = flow_core::Engine::builder().store(store).flow(Desk).build()?;
+    /// let turn = flow_core::TurnRequest::new(SessionId::new("monday")?).context("concurrent", true);
+    /// let outcome = engine.turn::<Desk>(turn).await?.outcome;
+    /// # assert_eq!(outcome, flow_core::outcome::Outcome::Ended { reason: "all answered".into() });
+    /// # Ok(())
+    /// # }
+    /// ```
     fn spawn_steps(
         &self,
         cx: &mut ActionCx<'_, Self>,

@@ -386,7 +386,7 @@ impl Question {
 const ERROR_BYTES: usize = 4096;
 
 /// An error as it is kept in a document and told to a caller.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ErrorRecord {
     /// The stable code.
     pub code: String,

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::ErrorRecord;
+use super::{ErrorRecord, ItemGroup};
 use crate::error::{EffectError, Error};
 use crate::time::Timestamp;
 
@@ -21,6 +21,9 @@ pub struct EffectRecord {
     /// When it is over by itself: the end of a sleep, the deadline of a request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Timestamp>,
+    /// The items of a batch that are over, as long as others are not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub items: Vec<ItemGroup>,
     /// Whether the call was made, and is not to be made again whatever it came to
     /// ([`ToolReplay::Never`](crate::tool::ToolReplay::Never)).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -67,8 +70,17 @@ impl EffectRecord {
     }
 
     pub(crate) fn new(kind: EffectKind, name: impl Into<String>, at: Timestamp) -> Self {
-        let tool = name.into();
-        Self { tool, at, kind, arguments: None, due: None, once: false, outcome: None, frame: None }
+        Self {
+            tool: name.into(),
+            at,
+            kind,
+            arguments: None,
+            due: None,
+            items: Vec::new(),
+            once: false,
+            outcome: None,
+            frame: None,
+        }
     }
 
     /// Whether it may have been done, and is not to be done again.
@@ -110,6 +122,8 @@ pub enum EffectKind {
     Input,
     /// The user's next message is waited for.
     Message,
+    /// A flow runs for each of some items.
+    Batch,
     /// A step runs within the action.
     Step,
     /// Several steps run within the action, side by side.
@@ -131,6 +145,7 @@ impl EffectKind {
             Self::Choice => "choice",
             Self::Input => "input",
             Self::Message => "message",
+            Self::Batch => "batch",
             Self::Step => "step",
             Self::Steps => "steps",
         }

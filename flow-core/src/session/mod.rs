@@ -5,6 +5,7 @@
 //! documents of older versions of a flow up to date. How documents are kept is the
 //! business of [`store`](crate::store).
 
+mod batch;
 mod delta;
 mod doc;
 mod effect;
@@ -18,6 +19,7 @@ mod round;
 #[cfg(feature = "testing")]
 pub(crate) mod schema;
 
+pub use batch::{ItemGroup, ItemOutcome, ItemSet, ItemSetError};
 pub use delta::{Appended, Delta, MemoryDelta};
 pub use doc::{
     ArchiveEntry, ArchiveMark, ArchivedMessage, ContextStart, EdgeCount, ErrorRecord, FlowRef,

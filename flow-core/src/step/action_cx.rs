@@ -608,7 +608,7 @@ impl Scope {
 
     /// Commits the journal, when the durability or an effect asks for it. When that fails the
     /// run ends here, whatever the code makes of errors: it is no outcome of an effect.
-    async fn record_effects(&self, asked: bool) {
+    pub(super) async fn record_effects(&self, asked: bool) {
         let Some(ledger) = &self.ledger else { return };
         if !asked && !ledger.records_effects() {
             return;

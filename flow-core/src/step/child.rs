@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 
@@ -15,6 +16,9 @@ pub(crate) struct ChildTurn {
     pub(crate) flow: String,
     pub(crate) session: SessionId,
     pub(crate) parent: Parent,
+    /// Who a new session belongs to, and its labels.
+    pub(crate) owner: Option<String>,
+    pub(crate) labels: BTreeMap<String, String>,
     /// The state with which it begins.
     pub(crate) state: Value,
     /// Makes the turn idempotent: the same one is asked for again when the effect is repeated.
@@ -34,6 +38,9 @@ type Running<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>
 
 /// Runs the sessions that effects begin. The engine implements it.
 pub(crate) trait Children: Send + Sync {
+    /// The most items that a batch may have.
+    fn batch_items(&self) -> usize;
+
     /// Runs a turn of a child to its next pause. Its events go to a sink; dropping the future
     /// cancels the turn.
     fn turn(&self, turn: ChildTurn, events: EventSink) -> Running<'_, ChildOutcome>;

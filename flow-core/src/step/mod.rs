@@ -17,6 +17,7 @@
 mod action;
 mod action_cx;
 mod approval;
+mod batch;
 pub(crate) mod child;
 mod collect;
 pub mod confirm;
@@ -43,6 +44,10 @@ mod structured;
 pub(crate) use crate::event::EventSink;
 pub use action::Action;
 pub use action_cx::{ActionCx, Answer, Approve};
+pub use batch::{
+    BATCH_LIMIT, BATCH_RECORD_ITEMS, BATCH_RECORDS, BATCH_RETRIES, BatchReport, Concurrent,
+    ITEM_BUSY_PATIENCE, ITEM_FIRST_WAIT, ITEM_LONGEST_WAIT, ITEM_TEXT_BYTES, ItemReport,
+};
 pub(crate) use child::Children;
 pub use collect::Collect;
 pub use confirm::Confirm;

@@ -1,6 +1,7 @@
 //! Several processes on one store: killed, stopped, racing.
 
 mod answers;
+mod batches;
 mod crash;
 mod race;
 mod rebuilds;

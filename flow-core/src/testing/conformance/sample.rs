@@ -9,9 +9,9 @@ use crate::model::TokenUsage;
 use crate::outcome::Outcome;
 use crate::session::{
     ArchiveMark, AskedCall, ContextStart, Display, EdgeCount, EffectKind, EffectOutcome,
-    EffectRecord, ErrorRecord, FORMAT, FlowRef, GateVerdict, Interrupt, Lease, MAIN_MEMORY, Memory,
-    Moves, Operation, Parent, PathEntry, PendingRound, Question, Relation, SessionDoc, Status,
-    Summary, TurnRecord, Visit, Waiting,
+    EffectRecord, ErrorRecord, FORMAT, FlowRef, GateVerdict, Interrupt, ItemGroup, ItemOutcome,
+    ItemSet, Lease, MAIN_MEMORY, Memory, Moves, Operation, Parent, PathEntry, PendingRound,
+    Question, Relation, SessionDoc, Status, Summary, TurnRecord, Visit, Waiting,
 };
 use crate::time::Timestamp;
 
@@ -100,6 +100,14 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
                 record.due = Some(time(9_000));
                 record.once = true;
                 record.outcome = Some(EffectOutcome::Value(json!({"id": u64::MAX})));
+                record
+            }),
+            ("a:2:2:mail".into(), {
+                let mut record = EffectRecord::tool("mail", time(1_700));
+                record.kind = EffectKind::Batch;
+                let mut items = ItemSet::default();
+                [0, 1, 2, 7].into_iter().for_each(|item| items.push(item));
+                record.items = vec![ItemGroup { items, outcome: ItemOutcome::Waiting }];
                 record
             }),
         ]),
