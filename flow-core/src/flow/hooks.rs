@@ -195,6 +195,21 @@ pub trait Flow: FlowMeta {
         async move { Ok(Some(answer)) }
     }
 
+    /// Runs when the user says something while the session waits for a person who takes over,
+    /// and gives the answer to it; nothing for none. The message is kept in the history either
+    /// way, and nothing else runs until the session is
+    /// [released](crate::engine::SessionHandle::release). Default: that a person will answer.
+    /// It does not tell the reason, which is the step's and not meant for the user.
+    fn on_message_while_escalated(
+        &self,
+        reason: &str,
+        cx: &mut StepCx<'_, Self>,
+    ) -> impl Future<Output = Result<Option<String>>> + Send {
+        let _ = (reason, cx);
+        let answer = "A person has been asked to take over and will answer here.".to_owned();
+        std::future::ready(Ok(Some(answer)))
+    }
+
     /// Runs when a model gave no answer, or refused, and the step's own `on_model_error` passed.
     /// It may answer, move the flow or ask another model once. A transition that it makes does
     /// not pass the step's gate. Default: the turn fails, unless

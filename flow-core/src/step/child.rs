@@ -16,6 +16,9 @@ pub(crate) struct ChildTurn {
     pub(crate) flow: String,
     pub(crate) session: SessionId,
     pub(crate) parent: Parent,
+    /// Who a new session belongs to, and its labels.
+    pub(crate) owner: Option<String>,
+    pub(crate) labels: BTreeMap<String, String>,
     /// The flows that wait for it, from the outermost one.
     pub(crate) callers: Vec<String>,
     /// The state with which it begins.
