@@ -22,6 +22,7 @@ fn record(kind: EffectKind, tool: &str, is_over: bool) -> EffectRecord {
 
 fn request(request_id: &str) -> Interrupt {
     Interrupt {
+        path: Vec::new(),
         request_id: request_id.into(),
         kind: EffectKind::Approval,
         step: "Act".into(),

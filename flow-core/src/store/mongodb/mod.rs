@@ -427,10 +427,10 @@ impl SessionStore for MongoStore {
             .map_err(failed)?;
         self.sessions.delete_many(command::family("_id", id)).await.map_err(failed)?;
         if *id == id.archive_key() {
-            for owned in [doc! { "session": id.as_str() }, command::family("session", id)] {
-                self.archive.delete_many(owned.clone()).await.map_err(failed)?;
-                self.checkpoints.delete_many(owned).await.map_err(failed)?;
-            }
+            let own = doc! { "session": id.as_str() };
+            let owned = doc! { "$or": [own, command::family("session", id)] };
+            self.archive.delete_many(owned.clone()).await.map_err(failed)?;
+            self.checkpoints.delete_many(owned).await.map_err(failed)?;
         }
         Ok(deleted.is_some_and(|document| !document.contains_key(command::UNCOMMITTED)))
     }
