@@ -18,7 +18,7 @@ pub use crate::tool::{
     FlowTools, ToolCall, ToolCx, ToolDefinition, ToolOutput, ToolPolicy, ToolReplay, returns,
     signature,
 };
-pub use crate::transition::{Next, Target, Transition as Way};
+pub use crate::transition::{HandOff, Next, Target, Transition as Way};
 pub use {schemars, serde, serde_json, std};
 
 /// The payload with which a way out enters a step.

@@ -260,6 +260,9 @@ impl Writer {
         if let Some(effects) = &delta.effects {
             changed.push(("effects".into(), size_of(store, effects)));
         }
+        if let Some(moves) = &delta.moves {
+            changed.push(("moves".into(), size_of(store, moves)));
+        }
         if let Some(gates) = &delta.gates {
             changed.push(("gates".into(), size_of(store, gates)));
         }
@@ -321,6 +324,7 @@ fn measure(store: &dyn SessionStore, doc: &SessionDoc) -> BTreeMap<String, u64> 
         ("effects", size_of(store, &doc.effects)),
         ("gates", size_of(store, &doc.gates)),
         ("error", size_of(store, &doc.error)),
+        ("moves", size_of(store, &doc.moves)),
     ] {
         sizes.insert(part.to_owned(), size);
     }

@@ -20,7 +20,9 @@ pub enum Outcome {
         /// Why, in the words of the step.
         reason: String,
     },
-    /// The conversation goes on in another flow.
+    /// The conversation has gone to another flow. No turn ends so: the other flow goes on in
+    /// the same turn, and this is how its part of it ends. Documents hold it that were written
+    /// when a hand-off ended the session.
     HandedOff {
         /// The id of that flow.
         to: String,

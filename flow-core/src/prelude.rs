@@ -12,7 +12,7 @@ pub use crate::step::{
     Gate, Prompt, Recovery, Reducers, Reply, Slot, Step, StepCx,
 };
 pub use crate::tool::{ToolCall, ToolCx, ToolOutcome, ToolPolicy, ToolReplay, ToolResult};
-pub use crate::transition::{Next, Transition};
+pub use crate::transition::{HandOff, Next, Transition};
 
 pub use schemars::JsonSchema;
 pub use serde::{Deserialize, Serialize};

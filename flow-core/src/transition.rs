@@ -12,6 +12,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::step::FlowMeta;
+
 /// What the engine does next.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -27,13 +29,170 @@ pub enum Transition {
     Stay,
     /// Ends the flow.
     End(String),
-    /// Hands the conversation to another flow, named by its id.
-    HandOff(String),
+    /// Hands the conversation to another flow, for good.
+    HandOff(HandOff),
     /// Parks the session for a person, for a reason.
     Escalate(String),
     /// Puts the step aside until what it waits for has come. An action makes it by waiting
     /// for a request, a signal or a time; nothing else can.
     Suspend,
+}
+
+/// The flow that a conversation goes to, and the state with which that begins.
+///
+/// An id alone is that flow with its default state. The flow has to be registered in the
+/// engine, and the state has to read as its state. That is checked, and the flow made ready
+/// (its `init` runs, its models are found), before the step that hands off is left: a turn that
+/// fails there leaves the session where it was.
+///
+/// # What happens
+///
+/// The conversation moves within its session. One commit puts the document of the flow that
+/// is left aside, as ended, and the one of the other flow in its place; the turn goes on there
+/// at once, under the same lease and the same turn id, and the other flow may greet.
+///
+/// | | |
+/// | --- | --- |
+/// | goes along | the session id; all messages, summaries and the archive, so that the transcript stays whole; what no step has read of the message; the context, the recorded turns, the token usage, owner and labels; the notes and the crossings of the turn |
+/// | begins anew | the state (what is handed over, or the default), the fields of the steps, the path |
+/// | goes on being counted | revisions and visits, so that no idempotency key comes twice |
+/// | stays behind | the document, at the id that [`SessionDoc::parent`](crate::session::SessionDoc::parent) of the new one names |
+///
+/// A process that dies after that commit leaves a session in the other flow: the turn that is
+/// sent again goes on there, and so does a sweeper. A host may go on to name the flow in which
+/// the session began in [`Engine::turn`](crate::Engine::turn). A session that has ended and
+/// [begins anew](crate::flow::Restore::Fresh) begins in that flow too.
+///
+/// How often a conversation is handed off without new input from the user is limited by
+/// [`Limits::handoffs`](crate::Limits::handoffs) and
+/// [`Limits::flow_visits`](crate::Limits::flow_visits). The session of an action that waits
+/// for its end is not handed off.
+///
+/// For a flow that comes back, see [`TurnRequest::digress`](crate::TurnRequest::digress).
+///
+/// # Errors
+///
+/// [`TurnError::HandOffTarget`](crate::error::TurnError::HandOffTarget),
+/// [`HandOffState`](crate::error::TurnError::HandOffState),
+/// [`HandOffBudget`](crate::error::TurnError::HandOffBudget),
+/// [`HandOffLoop`](crate::error::TurnError::HandOffLoop) and
+/// [`ChildHandOff`](crate::error::TurnError::ChildHandOff) of the turn.
+///
+/// # Example
+///
+/// ```
+/// use flow_core::prelude::*;
+///
+/// #[derive(Default, Serialize, Deserialize, JsonSchema)]
+/// struct Invoice {
+///     number: u64,
+/// }
+///
+/// #[flow(id = "billing", steps(Explain), state = Invoice)]
+/// #[derive(Clone)]
+/// struct Billing;
+/// # impl Flow for Billing {}
+///
+/// #[step(reply, next(stay))]
+/// #[derive(Default, Serialize, Deserialize, JsonSchema)]
+/// struct Explain;
+///
+/// impl Reply for Explain {
+///     type Flow = Billing;
+///
+///     fn response(&self, cx: &StepCx<'_, Billing>) -> Option<String> {
+///         Some(format!("This is billing, about invoice {}.", cx.state.number))
+///     }
+/// }
+///
+/// #[flow(id = "desk", steps(Sort))]
+/// #[derive(Clone)]
+/// struct Desk;
+/// # impl Flow for Desk {}
+///
+/// #[step(action, next(stay, hand_off))]
+/// #[derive(Default, Serialize, Deserialize, JsonSchema)]
+/// struct Sort;
+///
+/// impl Action for Sort {
+///     type Flow = Desk;
+///
+///     async fn run(&mut self, cx: &mut ActionCx<'_, Desk>) -> Result<SortNext> {
+///         match cx.take_message().and_then(|text| text.parse().ok()) {
+///             Some(number) => Ok(SortNext::HandOff(HandOff::to::<Billing>(Invoice { number }))),
+///             None => Ok(SortNext::Stay),
+///         }
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<()> {
+/// # use flow_core::store::memory::MemoryStore;
+/// use flow_core::{Engine, TurnRequest};
+///
+/// let engine = Engine::builder().store(MemoryStore::new()).flow(Desk).flow(Billing).build()?;
+/// let say = |text| engine.turn::<Desk>(TurnRequest::new(SessionId::new("ada").unwrap()).message(text));
+/// let outcome = say("17").await?;
+/// assert_eq!((outcome.flow.as_str(), &*outcome.replies[0]), ("billing", "This is billing, about invoice 17."));
+/// assert_eq!(say("thanks").await?.flow, "billing");
+/// # Ok(()) }
+/// ```
+#[derive(Clone, PartialEq)]
+pub struct HandOff {
+    flow: Cow<'static, str>,
+    state: Begins,
+}
+
+/// What a flow begins with.
+#[derive(Debug, Clone, PartialEq)]
+enum Begins {
+    Default,
+    With(Value),
+    Unwritable(String),
+}
+
+impl HandOff {
+    /// A flow by its type, with the state that it begins with.
+    pub fn to<F: FlowMeta>(state: F::State) -> Self {
+        let state = match serde_json::to_value(&state) {
+            Ok(state) => Begins::With(state),
+            // The engine says it, as with any state that cannot be written.
+            Err(error) => Begins::Unwritable(error.to_string()),
+        };
+        Self { flow: F::ID.into(), state }
+    }
+
+    /// The id of the flow.
+    pub fn flow(&self) -> &str {
+        &self.flow
+    }
+
+    /// The state, if it is not the default, or why it cannot be written.
+    pub(crate) fn state(&self) -> Result<Option<&Value>, &str> {
+        match &self.state {
+            Begins::Default => Ok(None),
+            Begins::With(state) => Ok(Some(state)),
+            Begins::Unwritable(reason) => Err(reason),
+        }
+    }
+}
+
+impl fmt::Debug for HandOff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandOff").field("flow", &self.flow).finish_non_exhaustive()
+    }
+}
+
+impl From<&str> for HandOff {
+    fn from(flow: &str) -> Self {
+        flow.to_owned().into()
+    }
+}
+
+impl From<String> for HandOff {
+    fn from(flow: String) -> Self {
+        Self { flow: flow.into(), state: Begins::Default }
+    }
 }
 
 /// A way out of a step, as the registry and the graph know it.

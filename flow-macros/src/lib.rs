@@ -236,7 +236,7 @@ pub fn flow(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// | `Checkout(Choice)` | `Checkout(Choice)` | that step is entered with its `input` |
 /// | `stay` | `Stay` | the step waits for the user |
 /// | `end` | `End(String)` | the flow ends, for a reason |
-/// | `hand_off` | `HandOff(String)` | the flow with that id takes over |
+/// | `hand_off` | `HandOff(HandOff)` | another flow of the engine takes the conversation over: `HandOff("billing".into())`, or `HandOff(HandOff::to::<Billing>(state))` |
 /// | `escalate` | `Escalate(String)` | the session is parked for a person, for a reason |
 ///
 /// The enum is generic in those parameters of the struct that its payloads mention.

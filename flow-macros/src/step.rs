@@ -535,7 +535,8 @@ impl WayOut {
             },
             To::End => quote!(#[doc = "Ends the flow, for a reason."] #variant(#string)),
             To::HandOff => {
-                quote!(#[doc = "Hands over to the flow with this id."] #variant(#string))
+                let to = quote!(#private::HandOff);
+                quote!(#[doc = "Hands the conversation to another flow."] #variant(#to))
             }
             To::Escalate => {
                 quote!(#[doc = "Parks the session for a person, for a reason."] #variant(#string))

@@ -5,6 +5,7 @@ pub mod failing_store;
 pub mod model_server;
 pub mod mongo_server;
 pub mod ordering;
+pub mod other_flow;
 pub mod recording_store;
 pub mod route_flow;
 mod test_tools;

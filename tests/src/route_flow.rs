@@ -2,6 +2,7 @@
 //!
 //! Every step is an action or a reply that does what the script in the shared state says,
 //! so that a test decides the crossings: `"b c ."` goes to `B`, then to `C`, then waits.
+//! `"handoff"` hands the rest of the way to the flow anew, as another one.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -192,7 +193,10 @@ macro_rules! step {
                     Word::C => $next::C,
                     Word::Stay => $next::Stay,
                     Word::End => $next::End("the way ends".into()),
-                    Word::HandOff => $next::HandOff("other".into()),
+                    Word::HandOff => {
+                        let rest = std::mem::take(&mut cx.state.rest);
+                        $next::HandOff(HandOff::to::<Route>(Way { rest, ran: cx.state.ran }))
+                    }
                     Word::Escalate => $next::Escalate("the way is blocked".into()),
                 })
             }

@@ -125,7 +125,7 @@ async fn a_conflict_is_found_before_anything_runs() {
 #[tokio::test]
 async fn a_finished_run_is_finished_and_an_earlier_failure_does_not_taint_it() {
     for (way, status) in
-        [("end", Status::Completed), ("handoff", Status::Completed), ("escalate", Status::Waiting)]
+        [("end", Status::Completed), ("handoff", Status::Waiting), ("escalate", Status::Waiting)]
     {
         let (engine, _) = route(Durability::Crossing);
         engine.turn::<Route>(say(".")).await.unwrap();

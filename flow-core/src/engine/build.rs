@@ -7,7 +7,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::gates::check_gates;
+use super::moves::Ready;
 use super::queue::Queue;
+use super::turn::TurnEntry;
 use super::{
     Checkpoints, Core, Durability, Engine, LEASE, Limits, TurnOutcome, TurnRequest, restore, turn,
 };
@@ -168,7 +170,7 @@ impl EngineBuilder {
     }
 }
 
-type Running = Pin<Box<dyn Future<Output = Result<TurnOutcome, Error>> + Send>>;
+pub(super) type Running<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
 /// A registered flow, whatever its type.
 pub(crate) trait Registered: Send + Sync {
@@ -185,7 +187,16 @@ pub(crate) trait Registered: Send + Sync {
         request: TurnRequest,
         events: EventSink,
         cancel: CancellationToken,
-    ) -> Running;
+    ) -> Running<TurnOutcome>;
+    /// Takes a turn that was meant for another flow, in which its session is no more.
+    fn take_turn(self: Arc<Self>, core: Arc<Core>, entry: TurnEntry) -> Running<TurnOutcome>;
+    /// Makes the flow ready for its part of a turn that goes on in it.
+    fn prepare(
+        self: Arc<Self>,
+        core: Arc<Core>,
+        request: TurnRequest,
+        turn: Arc<str>,
+    ) -> Running<Box<dyn Ready>>;
 }
 
 /// A registered flow and what is known of it once and for all.
@@ -252,8 +263,21 @@ impl<F: Flow> Registered for FlowSlot<F> {
         request: TurnRequest,
         events: EventSink,
         cancel: CancellationToken,
-    ) -> Running {
+    ) -> Running<TurnOutcome> {
         Box::pin(turn::run(self, core, request, events, cancel))
+    }
+
+    fn take_turn(self: Arc<Self>, core: Arc<Core>, entry: TurnEntry) -> Running<TurnOutcome> {
+        Box::pin(turn::take_turn(self, core, entry))
+    }
+
+    fn prepare(
+        self: Arc<Self>,
+        core: Arc<Core>,
+        request: TurnRequest,
+        turn: Arc<str>,
+    ) -> Running<Box<dyn Ready>> {
+        Box::pin(turn::make_ready(self, core, request, turn))
     }
 }
 

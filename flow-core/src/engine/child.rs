@@ -47,12 +47,12 @@ impl Children for Engine {
         })
     }
 
-    fn call_depth(&self) -> u32 {
-        self.core.limits.call_depth
-    }
-
     fn batch_items(&self) -> usize {
         self.core.limits.batch_items
+    }
+
+    fn call_depth(&self) -> u32 {
+        self.core.limits.call_depth
     }
 
     fn load<'a>(&'a self, session: &'a SessionId) -> Running<'a, Option<SessionDoc>> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::call::is_called;
 use super::delivery::Answers;
+use super::moves::handed_off;
 use super::run::Run;
 use crate::error::{Error, SessionError};
 use crate::event::Event;
@@ -66,9 +67,7 @@ impl<F: Flow> Run<F> {
             Outcome::Held { .. } => {
                 (Status::Waiting, Some(Waiting::Message { question: None }), None)
             }
-            Outcome::HandedOff { to } => {
-                (Status::Completed, None, Some(format!("handed off to {to}")))
-            }
+            Outcome::HandedOff { to } => (Status::Completed, None, Some(handed_off(to))),
             Outcome::Ended { reason } => (Status::Completed, None, Some(reason.clone())),
             Outcome::Failed { error } => (Status::Failed, None, Some(error.message.clone())),
         };
@@ -225,6 +224,8 @@ impl<F: Flow> Run<F> {
         delta.edges = (doc.edges != edges).then_some(edges);
         delta.gates = (doc.gates != self.verdicts).then(|| self.verdicts.clone());
         delta.error = doc.error.is_some().then_some(None);
+        let moves = self.moves_now();
+        delta.moves = (doc.moves != moves).then_some(moves);
         // Whatever the session was to be woken for, it is awake now.
         let wake_at = self.interrupts.iter().filter_map(|interrupt| interrupt.deadline).min();
         // A called session is woken by its caller.

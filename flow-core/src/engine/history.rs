@@ -239,7 +239,7 @@ impl SessionHandle {
         let target = self.checkpoint(to).await?;
         let now = core.clock.now();
         // A turn that was cut off may have made visits that were not committed.
-        let visit = doc.visit.number + u64::from(core.limits.crossings) + 1;
+        let visit = doc.last_visit() + u64::from(core.limits.crossings) + 1;
         let (rewound, archive) = rewind_doc(&doc, target, visit, now);
         let expires_at = expiry(core.session_ttl, rewound.wake_at, now);
         let mut ledger = core.ledger(grant, doc);
@@ -390,6 +390,12 @@ fn move_visit(doc: &mut SessionDoc, session: &SessionId, visit: u64) {
         round.asked.iter_mut().for_each(|asked| rename(&mut asked.request));
     }
     doc.visit.number = visit;
+    // A flow that is parked comes back in the other session.
+    let parked = doc.moves.as_mut().and_then(|moves| moves.parked.as_deref_mut());
+    if let Some(parked) = parked.filter(|parked| parked.id != *session) {
+        move_visit(parked, session, parked.visit.number);
+        parked.id = session.clone();
+    }
 }
 
 #[cfg(test)]

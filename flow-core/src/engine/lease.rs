@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::Core;
 use super::turn::cancelled;
-use crate::error::{EffectError, Error, SessionError, StoreError};
+use crate::error::{EffectError, Error, SessionError, StoreError, TurnError};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
 use crate::session::{Delta, ErrorRecord, Status};
@@ -132,7 +132,10 @@ async fn record_failure(
     let untouched = match error {
         Error::Store(_) => !due,
         Error::Build(_)
-        | Error::Effect(EffectError::NotWaiting { .. } | EffectError::Rejected { .. }) => true,
+        | Error::Effect(EffectError::NotWaiting { .. } | EffectError::Rejected { .. })
+        | Error::Turn(TurnError::DigressionRefused { .. } | TurnError::DigressionDepth { .. }) => {
+            true
+        }
         Error::Session(error) => !matches!(
             error,
             SessionError::TooLarge { .. }

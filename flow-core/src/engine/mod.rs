@@ -16,6 +16,7 @@ mod handle;
 mod history;
 mod lease;
 mod migrate;
+mod moves;
 mod queue;
 mod request;
 mod restore;
@@ -64,8 +65,9 @@ pub enum Durability {
     /// no step before it.
     #[default]
     Crossing,
-    /// One commit at the end of the turn. A crash repeats the whole turn. Fit for turns
-    /// without effects on the outside. A flow with tools that are not to be called again
+    /// One commit at the end of the turn, and one where the conversation goes to another flow.
+    /// A crash repeats the whole turn, or the part of it since then. Fit for turns without
+    /// effects on the outside. A flow with tools that are not to be called again
     /// ([`ToolReplay::Never`](crate::tool::ToolReplay::Never)) also commits before its actions.
     Turn,
     /// As [`Crossing`](Self::Crossing), and also before an action that a turn begins with, so
@@ -86,6 +88,16 @@ pub struct Limits {
     /// The most crossings of one edge without new input from the user. They are counted
     /// through turns without a message too. Default: 10.
     pub edge_crossings: u32,
+    /// The most hand-offs without new input from the user. They are counted through turns
+    /// without a message too. Default: 8.
+    pub handoffs: u32,
+    /// How often one flow may have the conversation without new input from the user, where
+    /// hand-offs lead to it or back to it. Default: 2, so that a flow may get back once what
+    /// it has handed off.
+    pub flow_visits: u32,
+    /// The most flows that may be parked at once by [digressions](TurnRequest::digress).
+    /// Default: 3.
+    pub digressions: u32,
     /// The most items of a [batch](crate::step::Concurrent). Default: 10,000.
     pub batch_items: usize,
     /// The most effects of an action in one visit, those of steps that run within it included
@@ -113,6 +125,9 @@ impl Default for Limits {
             message_bytes: 1024 * 1024,
             crossings: 50,
             edge_crossings: 10,
+            handoffs: 8,
+            flow_visits: 2,
+            digressions: 3,
             batch_items: 10_000,
             effects: 4096,
             step_depth: 8,
@@ -143,6 +158,27 @@ impl Limits {
     #[must_use]
     pub fn edge_crossings(mut self, crossings: u32) -> Self {
         self.edge_crossings = crossings;
+        self
+    }
+
+    /// Sets [`handoffs`](Self::handoffs).
+    #[must_use]
+    pub fn handoffs(mut self, handoffs: u32) -> Self {
+        self.handoffs = handoffs;
+        self
+    }
+
+    /// Sets [`flow_visits`](Self::flow_visits).
+    #[must_use]
+    pub fn flow_visits(mut self, visits: u32) -> Self {
+        self.flow_visits = visits;
+        self
+    }
+
+    /// Sets [`digressions`](Self::digressions).
+    #[must_use]
+    pub fn digressions(mut self, digressions: u32) -> Self {
+        self.digressions = digressions;
         self
     }
 
@@ -219,6 +255,18 @@ pub(crate) struct Core {
 }
 
 impl Core {
+    /// A registered flow.
+    fn find(&self, id: &str) -> Result<Arc<dyn Registered>, Error> {
+        self.flows.get(id).cloned().ok_or_else(|| {
+            TurnError::UnknownFlow { flow: id.to_owned(), known: self.known_flows() }.into()
+        })
+    }
+
+    /// The flows that are registered, as an error names them.
+    fn known_flows(&self) -> String {
+        self.flows.keys().copied().collect::<Vec<_>>().join(", ")
+    }
+
     /// The ledger of a session whose lease is held.
     fn ledger(&self, grant: &Grant, doc: SessionDoc) -> Ledger {
         Ledger::new(self.store.clone(), grant.clone(), doc, self.checkpoints.count())
@@ -242,6 +290,11 @@ impl Engine {
     /// The handle is a stream of the turn's events and a future of its outcome. Dropping it
     /// cancels the turn. Turns of one session queue up within the process; between
     /// processes one gets the session and the other [`StoreError::Busy`](crate::error::StoreError::Busy).
+    ///
+    /// A session that has [gone to another flow](crate::transition::HandOff) since it began
+    /// with this one goes on there. That costs two calls of the store and an
+    /// [`init`](Flow::init) of this flow, which [`turn_of`](Self::turn_of) the
+    /// [flow in which it is](TurnOutcome::flow) spares.
     ///
     /// # Panics
     /// When it is called outside of a Tokio runtime.
@@ -304,10 +357,7 @@ impl Engine {
     }
 
     fn flow(&self, id: &str) -> Result<Arc<dyn Registered>, Error> {
-        self.core.flows.get(id).cloned().ok_or_else(|| {
-            let known: Vec<&str> = self.core.flows.keys().copied().collect();
-            TurnError::UnknownFlow { flow: id.to_owned(), known: known.join(", ") }.into()
-        })
+        self.core.find(id)
     }
 }
 

@@ -6,6 +6,7 @@ use super::Delivery;
 use crate::id::SessionId;
 use crate::outcome::Outcome;
 use crate::session::{EffectOutcome, GateVerdict, Interrupt, Parent, Question};
+use crate::transition::HandOff;
 
 /// One turn to run.
 ///
@@ -40,6 +41,10 @@ pub struct TurnRequest {
     pub(crate) goes_on: bool,
     /// Whether the session is taken back from the person who took over.
     pub(crate) releases: bool,
+    /// Where the conversation goes for a while.
+    pub(crate) digression: Option<HandOff>,
+    /// The flow that the host has named, for a session that has gone to another one.
+    pub(crate) named: Option<&'static str>,
 }
 
 impl TurnRequest {
@@ -61,6 +66,8 @@ impl TurnRequest {
             callers: Vec::new(),
             goes_on: false,
             releases: false,
+            digression: None,
+            named: None,
         }
     }
 
@@ -74,8 +81,37 @@ impl TurnRequest {
     #[must_use]
     pub fn deliver(mut self, delivery: Delivery) -> Self {
         self.message = None;
+        self.digression = None;
         self.turn_id = delivery.turn_id();
         self.delivery = Some(delivery);
+        self
+    }
+
+    /// Parks the flow in which the session is, and goes on in another one with what the user
+    /// says: for a host that finds out what a message is about before it sends it.
+    ///
+    /// The other flow has the conversation for as many turns as it needs, with all that was
+    /// said. When it ends, the parked flow comes back where it was, and in the same turn the
+    /// user is asked again what was asked there. Give such turns a [`turn_id`](Self::turn_id):
+    /// sent again without one, the turn digresses from the digression.
+    ///
+    /// A flow that waits for people, signals or times, or for a person who takes over, is not
+    /// parked, since their answers have to find it: the turn ends with
+    /// [`TurnError::DigressionRefused`](crate::error::TurnError::DigressionRefused) and has
+    /// changed nothing. A flow that was parked is migrated when it comes back.
+    ///
+    /// ```
+    /// use flow_core::engine::TurnRequest;
+    /// use flow_core::id::SessionId;
+    ///
+    /// let session = SessionId::new("user-17")?;
+    /// let request = TurnRequest::new(session).message("when do you open?").turn_id("m-9").digress("hours");
+    /// # Ok::<(), flow_core::Error>(())
+    /// ```
+    #[must_use]
+    pub fn digress(mut self, to: impl Into<HandOff>) -> Self {
+        self.delivery = None;
+        self.digression = Some(to.into());
         self
     }
 
@@ -131,6 +167,8 @@ pub struct TurnOutcome {
     pub turn: String,
     /// The revision of the document after the turn.
     pub revision: u64,
+    /// The flow in which the session is.
+    pub flow: String,
     /// The step at which the session stands.
     pub step: String,
     /// All that the user was told, in order: what steps said, feedback and questions.

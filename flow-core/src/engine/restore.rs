@@ -10,7 +10,9 @@ use crate::error::SessionError;
 use crate::flow::{Flow, Steps};
 use crate::ledger::Ledger;
 use crate::model::TokenUsage;
-use crate::session::{ArchiveMark, FORMAT, FlowRef, Lease, RawDoc, SessionDoc, Status, Visit};
+use crate::session::{
+    ArchiveMark, FORMAT, FlowRef, Lease, Moves, RawDoc, SessionDoc, Status, Visit,
+};
 use crate::time::Timestamp;
 
 /// Brings a document to the flow's version and to the present names of its steps.
@@ -73,6 +75,7 @@ pub(super) fn keep(ledger: &mut Ledger, kept: SessionDoc) {
         next_message: stored.next_message,
         superseded: stored.superseded,
         parent: stored.parent.clone(),
+        moves: stored.moves.clone(),
         lease: stored.lease.clone(),
         created_at: stored.created_at,
         ..kept
@@ -92,10 +95,12 @@ pub(super) fn supersede(ledger: &mut Ledger, new: SessionDoc, now: Timestamp) ->
         // A turn that is sent again may be one of before.
         turns: old.turns.clone(),
         // Visits go on being counted, since idempotency keys are made of them.
-        visit: Visit { number: old.visit.number + 1, ..Visit::default() },
+        visit: Visit { number: old.last_visit() + 1, ..Visit::default() },
         next_message: old.next_message,
         archive: ArchiveMark { from: old.archive.next, next: old.archive.next },
-        parent: old.parent.clone(),
+        parent: old.parent.clone().filter(|parent| parent.relation.is_child()),
+        // Hosts go on to name the flow in which the session began.
+        moves: beginning(&old).filter(|moves| moves.origin != new.flow.id),
         lease: old.lease.clone(),
         ..new
     };
@@ -111,6 +116,12 @@ pub(super) fn supersede(ledger: &mut Ledger, new: SessionDoc, now: Timestamp) ->
     let kept_as = closed.id.to_string();
     ledger.supersede(closed, new);
     kept_as
+}
+
+/// Where a conversation began, once it has left that flow.
+fn beginning(doc: &SessionDoc) -> Option<Moves> {
+    let origin = doc.moves.as_ref()?.origin.clone();
+    Some(Moves { origin, ..Moves::default() })
 }
 
 /// The document of a new session, which stands at a step that is still to be entered.
@@ -155,6 +166,7 @@ pub(super) fn new_doc<F: Flow>(
         archive: ArchiveMark::default(),
         superseded: 0,
         parent: request.parent.clone(),
+        moves: None,
         owner: request.owner.clone(),
         labels: request.labels.clone(),
         lease: Lease::default(),

@@ -5,13 +5,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tracing::Instrument as _;
 
 use super::call::escalation;
 use super::commit::Changes;
 use super::failure::Failure;
 use super::gates::Gatekeepers;
+use super::moves::{Moving, Worked, handed_off};
 use super::{Core, Durability, TurnOutcome};
 use crate::error::{Error, Result, StepError, TurnError};
 use crate::event::{Event, Rendered};
@@ -21,7 +22,7 @@ use crate::id::SessionId;
 use crate::ledger::Ledger;
 use crate::message::{Message, Part, Role};
 use crate::outcome::Outcome;
-use crate::session::{GateVerdict, Interrupt, MAIN_MEMORY, PathEntry, Question, Waiting};
+use crate::session::{GateVerdict, Interrupt, MAIN_MEMORY, Moves, PathEntry, Question, Waiting};
 use crate::step::recall;
 use crate::step::{
     ActionCx, Arrival, DynStep, Effect, Kind, Ran, Scope, StepCx, arrive, dispatch, read,
@@ -52,8 +53,15 @@ pub(super) struct Run<F: Flow> {
     /// What the step waits for, once the turn has paused for it.
     pub(super) interrupts: Vec<Interrupt>,
     question: Option<Question>,
-    replies: Vec<String>,
-    crossings: u32,
+    /// What the user was told, in the parts of the turn in other flows too.
+    pub(super) replies: Vec<String>,
+    pub(super) crossings: u32,
+    /// How the conversation came to this flow.
+    pub(super) moves: Option<Moves>,
+    /// Where it goes from here, made ready.
+    pub(super) moving: Option<Moving>,
+    /// What the caller has put into the context of this turn.
+    pub(super) passed: Map<String, Value>,
     /// Whether the session begins with this turn.
     created: bool,
     /// Whether the current step is still to be told that it was taken up again.
@@ -75,6 +83,8 @@ pub(super) struct Before {
     state: Value,
     fields: Value,
     message: Option<String>,
+    /// How many effects on the conversation the hooks of the step have left before the run.
+    hooks: u32,
 }
 
 /// The stay at the current step, with its payload as a value.
@@ -113,6 +123,9 @@ impl<F: Flow> Run<F> {
             question: None,
             replies: Vec::new(),
             crossings: 0,
+            moves: None,
+            moving: None,
+            passed: Map::new(),
             created,
             restored: false,
             turn_id: None,
@@ -122,6 +135,7 @@ impl<F: Flow> Run<F> {
             runs_again: false,
         };
         let doc = run.ledger().doc();
+        run.moves.clone_from(&doc.moves);
         let visit = doc.visit.clone();
         run.verdicts.clone_from(&doc.gates);
         // A session that another one begins is given its state.
@@ -189,34 +203,60 @@ impl<F: Flow> Run<F> {
         self.record(role, vec![Part::text(text)]);
     }
 
-    /// Keeps the message of a session that waits for a person, and runs nothing.
-    pub(super) async fn park(mut self, reason: String) -> Result<TurnOutcome, Error> {
+    /// Keeps the message of a session that waits for a person, answers it, and runs nothing.
+    pub(super) async fn park(
+        mut self: Box<Self>,
+        reason: String,
+        answers: bool,
+    ) -> Result<Worked, Error> {
+        if answers {
+            let flow = self.flow.clone();
+            let mut cx = StepCx::new(&*flow, &mut self.state, &mut self.scope);
+            let answer = flow.on_message_while_escalated(&reason, &mut cx).await;
+            self.answer_aside("on_message_while_escalated", answer)?;
+        }
         self.pause = Some(Outcome::Escalated { reason });
         self.close().await
     }
 
+    /// Says what a hook answers while no step runs.
+    fn answer_aside(
+        &mut self,
+        hook: &'static str,
+        answer: Result<Option<String>>,
+    ) -> Result<(), Error> {
+        let answer = answer.map_err(|error| TurnError::Hook {
+            flow: F::ID.to_owned(),
+            session: self.scope.session.to_string(),
+            hook,
+            error,
+        })?;
+        if let Some(text) = answer {
+            self.scope.effects.push(Effect::Say { text, rendered: Rendered::Engine });
+        }
+        self.flush_aside();
+        Ok(())
+    }
+
+    /// Does to the conversation what was asked for while no step runs: what a run of the step
+    /// has said stays said.
+    pub(super) fn flush_aside(&mut self) {
+        let said = std::mem::take(&mut self.scope.said);
+        self.flush_effects();
+        self.scope.said = said;
+    }
+
     /// Answers the user while a step waits, and runs nothing.
     pub(super) async fn hold(
-        mut self,
+        mut self: Box<Self>,
         interrupts: Vec<Interrupt>,
         answers: bool,
-    ) -> Result<TurnOutcome, Error> {
+    ) -> Result<Worked, Error> {
         if answers {
             let flow = self.flow.clone();
             let mut cx = StepCx::new(&*flow, &mut self.state, &mut self.scope);
             let answer = flow.on_message_while_waiting(&interrupts, &mut cx).await;
-            let answer = answer.map_err(|error| TurnError::Hook {
-                flow: F::ID.to_owned(),
-                session: self.scope.session.to_string(),
-                hook: "on_message_while_waiting",
-                error,
-            })?;
-            let said = std::mem::take(&mut self.scope.said);
-            if let Some(text) = answer {
-                self.scope.effects.push(Effect::Say { text, rendered: Rendered::Engine });
-            }
-            self.flush_effects();
-            self.scope.said = said;
+            self.answer_aside("on_message_while_waiting", answer)?;
         }
         self.suspend(interrupts);
         // The step has not run in this build of the flow.
@@ -226,7 +266,7 @@ impl<F: Flow> Run<F> {
 
     /// Pauses the turn until what the step waits for has come. A step that waits for the
     /// user's message alone waits as any other step that has asked.
-    fn suspend(&mut self, interrupts: Vec<Interrupt>) {
+    pub(super) fn suspend(&mut self, interrupts: Vec<Interrupt>) {
         self.interrupts.clone_from(&interrupts);
         self.scope.journal.await_calls();
         if let Some(reason) = escalation(&interrupts) {
@@ -246,8 +286,9 @@ impl<F: Flow> Run<F> {
         });
     }
 
-    /// Makes the last commit, which gives the lease back.
-    pub(super) async fn close(mut self) -> Result<TurnOutcome, Error> {
+    /// Makes the last commit of the flow's part of the turn: the one that gives the lease
+    /// back, or the one with which the conversation goes to another flow.
+    pub(super) async fn close(mut self: Box<Self>) -> Result<Worked, Error> {
         let outcome = self.pause.clone().ok_or_else(|| TurnError::Hook {
             flow: F::ID.to_owned(),
             session: self.scope.session.to_string(),
@@ -256,20 +297,25 @@ impl<F: Flow> Run<F> {
                 "it returned before the flow paused; call `turn.run_to_pause()`",
             ),
         })?;
+        let leaves = matches!(outcome, Outcome::Ended { .. } | Outcome::HandedOff { .. });
+        if let Some(moving) = self.moving.take().filter(|_| leaves) {
+            return Box::pin(self.leave_flow(moving)).await;
+        }
         let replies = std::mem::take(&mut self.replies);
         let now = self.core.clock.now();
         self.commit_end(&outcome, &replies, now, self.core.session_ttl).await?;
         let doc = self.ledger().doc();
-        Ok(TurnOutcome {
+        Ok(Worked::Over(Box::new(TurnOutcome {
             session: doc.id.clone(),
             turn: self.scope.turn.to_string(),
+            flow: doc.flow.id.clone(),
             revision: doc.revision,
             step: doc.current_step.clone(),
             replies,
             outcome,
             gates: doc.gates.clone(),
             repeated: false,
-        })
+        })))
     }
 
     /// Runs steps until a pause.
@@ -346,13 +392,17 @@ impl<F: Flow> Run<F> {
             None => Value::Null,
         };
         let state = serde_json::to_value(&self.state)?;
-        Ok(Before { state, fields, message: self.scope.message.clone() })
+        let hooks = self.scope.effects.iter().filter(|effect| effect.is_counted()).count();
+        let hooks = u32::try_from(hooks).unwrap_or(u32::MAX);
+        Ok(Before { state, fields, message: self.scope.message.clone(), hooks })
     }
 
     /// Undoes what a run of the action at the cursor has done to its fields, to the shared
     /// state and to the message, since it runs again from its beginning.
     pub(super) fn put_back(&mut self) -> Result<(), Error> {
-        let Some(Before { state, fields, message }) = self.before.take() else { return Ok(()) };
+        let Some(Before { state, fields, message, hooks: _ }) = self.before.take() else {
+            return Ok(());
+        };
         self.state = read(state).map_err(|misfit| self.unreadable("state", misfit))?;
         let entry = self.steps.at(self.cursor);
         let step = entry
@@ -402,6 +452,8 @@ impl<F: Flow> Run<F> {
 
     /// Does what a transition says.
     async fn act(&mut self, transition: Transition) -> Result<(), Failure> {
+        // Before anything is said or left.
+        self.moving = Box::pin(self.find_way(&transition)).await?;
         self.changes.path.append(&mut self.scope.entered);
         self.verdicts.clear();
         let suspends = matches!(transition, Transition::Suspend);
@@ -433,13 +485,14 @@ impl<F: Flow> Run<F> {
                 self.pause = Some(Outcome::Ended { reason });
             }
             Transition::HandOff(to) => {
-                if self.is_held(Ending::HandOff(&to), said).await? {
+                if self.is_held(Ending::HandOff(to.flow()), said).await? {
                     return Ok(());
                 }
                 self.leave().await?;
                 self.scope.journal.enter(self.visit.number, name.clone());
+                let to = to.flow().to_owned();
                 self.scope.events.emit(|| Event::Handoff { to: to.clone() });
-                let (reason, gates) = (format!("handed off to {to}"), self.verdicts.clone());
+                let (reason, gates) = (handed_off(&to), self.verdicts.clone());
                 self.scope.events.emit(|| Event::FlowEnd { reason, gates });
                 self.pause = Some(Outcome::HandedOff { to });
             }
@@ -467,7 +520,7 @@ impl<F: Flow> Run<F> {
                     .emit(|| Event::FlowTransition { from: name.clone(), to: target.clone() });
                 self.wake(to)?;
                 self.visit = VisitState {
-                    number: self.visit.number + 1,
+                    number: self.last_visit() + 1,
                     entered: false,
                     from: Some(name.to_string()),
                     input,
@@ -501,24 +554,23 @@ impl<F: Flow> Run<F> {
     }
 
     /// Does to the conversation what the step has asked for, but what was done already.
-    /// Returns how much that is, with what was done before.
+    /// Returns how much that is of the run of an action, with what was done before.
     pub(super) fn flush_effects(&mut self) -> u32 {
         let step = self.scope.step.clone();
+        // A run that goes on has no hooks before it, so theirs do not count.
+        let mut hooks = self.before.as_ref().map_or(0, |before| before.hooks);
         let mut said = 0;
         for effect in std::mem::take(&mut self.scope.effects) {
-            if effect.is_counted() {
+            if effect.is_counted() && hooks > 0 {
+                hooks -= 1;
+            } else if effect.is_counted() {
                 said += 1;
                 if said <= self.scope.said {
                     continue;
                 }
             }
-            let effect = match effect {
-                Effect::Once(effect) => *effect,
-                effect => effect,
-            };
             let step = step.clone();
             match effect {
-                Effect::Once(_) => {}
                 Effect::Relay { text, heard } => {
                     self.record_message(Role::Assistant, text.clone());
                     self.replies.push(text.clone());

@@ -8,11 +8,13 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::build::{FlowSlot, check_steps};
+use super::build::{FlowSlot, Running, check_steps};
 use super::call;
 use super::delivery::{MAX_SIGNAL_ID_BYTES, SIGNAL_TURN, answer, pending};
 use super::gates::Gatekeepers;
 use super::lease::Held;
+use super::moves::{Arrives, Carried, Entry, Moved, Ready, Unfit, Worked, digress, follow};
+use super::queue;
 use super::restore::{find_step, keep, migrate, new_doc, supersede};
 use super::run::Run;
 use super::{Core, Durability, Engine, TurnOutcome, TurnRequest};
@@ -21,14 +23,16 @@ use crate::error::{Error, IdError, SessionError, StepError, StoreError, TurnErro
 use crate::event::Event;
 use crate::flow::{Flow, InitCx, Restore, StepInfo, Steps, digest};
 use crate::id::{MAX_ID_BYTES, SessionId};
+use crate::ledger::Ledger;
 use crate::message::Role;
 use crate::model::{ModelConfig, ModelError, ModelSelection, Sampling, TokenUsage};
 use crate::outcome::Outcome;
 use crate::panic::catch_panic;
 use crate::session::{Delta, EffectOutcome, ErrorRecord, MAIN_MEMORY, SessionDoc, Status, Waiting};
 use crate::step::recall::Recall;
-use crate::step::{EventSink, Models, Reducers, Scope, Speakers};
+use crate::step::{EventSink, Models, Reducers, Scope, Speakers, read};
 use crate::store::{Grant, OpenRequest, Opened};
+use crate::time::Timestamp;
 use crate::tool::ToolReplay;
 
 /// Runs a turn, tells its events, and gives the session back whatever happens.
@@ -45,7 +49,9 @@ pub(super) async fn run<F: Flow>(
     };
     let span = tracing::info_span!("turn", flow = F::ID, session = %request.session, turn = %turn);
     async {
-        let result = take_turn(slot, &core, request, turn, &events, &cancel).await;
+        let (events, cancel) = (events.clone(), cancel);
+        let entry = TurnEntry { request, turn, events: events.clone(), cancel, place: None };
+        let result = take_turn(slot, core, entry).await;
         match &result {
             Ok(outcome) => {
                 tracing::debug!(step = %outcome.step, revision = outcome.revision, "turn over");
@@ -72,26 +78,38 @@ pub(super) fn cancelled(session: &SessionId) -> Error {
     TurnError::Cancelled { session: session.to_string() }.into()
 }
 
-async fn take_turn<F: Flow>(
-    slot: Arc<FlowSlot<F>>,
-    core: &Arc<Core>,
+/// A turn that is to be taken.
+pub(crate) struct TurnEntry {
     request: TurnRequest,
     turn: Arc<str>,
-    events: &EventSink,
-    cancel: &CancellationToken,
+    events: EventSink,
+    cancel: CancellationToken,
+    /// Its place in the queue, once it has one.
+    place: Option<queue::Place>,
+}
+
+pub(super) async fn take_turn<F: Flow>(
+    slot: Arc<FlowSlot<F>>,
+    core: Arc<Core>,
+    entry: TurnEntry,
 ) -> Result<TurnOutcome, Error> {
+    let TurnEntry { request, turn, events, cancel, place } = entry;
+    let (core, events, cancel) = (&core, &events, &cancel);
     check_request(core, &request)?;
     let session = request.session.clone();
-    let place = tokio::select! {
-        biased;
-        () = cancel.cancelled() => return Err(cancelled(&session)),
-        place = core.queue.enter(&session) => place,
+    let place = match place {
+        Some(place) => place,
+        None => tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(cancelled(&session)),
+            place = core.queue.enter(&session) => place,
+        },
     };
 
     let prepared = tokio::select! {
         biased;
         () = cancel.cancelled() => return Err(cancelled(&session)),
-        prepared = catch_panic(prepare(core, slot, request, turn)) => prepared,
+        prepared = catch_panic(Box::pin(prepare(core, slot, request, turn))) => prepared,
     };
     let mut prepared = prepared.map_err(|message| panicked::<F>(&session, message))??;
 
@@ -114,7 +132,26 @@ async fn take_turn<F: Flow>(
             });
             return Err(cancelled(&session));
         }
-        opened = &mut opening => opened?,
+        opened = &mut opening => opened,
+    };
+    let opened = match opened {
+        Err(refusal @ StoreError::WrongFlow { .. }) => {
+            let named = prepared.request.named.unwrap_or(F::ID);
+            let flow = tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Err(cancelled(&session)),
+                flow = follow(core, &session, named, refusal) => flow?,
+            };
+            let entry = TurnEntry {
+                request: TurnRequest { named: Some(named), ..prepared.request },
+                turn: prepared.turn,
+                events: events.clone(),
+                cancel: cancel.clone(),
+                place: Some(place),
+            };
+            return flow.take_turn(core.clone(), entry).await;
+        }
+        opened => opened?,
     };
     let now = core.clock.now();
     let due = opened.doc.as_ref().and_then(|doc| doc.wake_at).is_some_and(|at| at <= now);
@@ -134,6 +171,7 @@ async fn take_turn<F: Flow>(
             session: session.clone(),
             turn: record.id.clone(),
             revision: record.revision,
+            flow: doc.flow.id.clone(),
             step: doc.current_step.clone(),
             replies: record.replies.clone(),
             outcome: record.outcome.clone(),
@@ -150,12 +188,22 @@ async fn take_turn<F: Flow>(
     }
 
     prepared.closing = held.closing.clone();
-    let work = catch_panic(work(core, prepared, opened.doc, &opened.grant, events));
+    let work = async {
+        let begun = Box::pin(begin(core, prepared, opened.doc, &opened.grant, events));
+        let begun = catch_panic(begun).await;
+        let mut part = begun.unwrap_or_else(|message| Err(panicked::<F>(&session, message)));
+        loop {
+            match part? {
+                Worked::Over(outcome) => return Ok(*outcome),
+                Worked::Moved(moved) => part = moved.go_on(core, events).await,
+            }
+        }
+    };
     let result = tokio::select! {
         biased;
         () = cancel.cancelled() => Err(cancelled(&session)),
         error = held.lost() => Err(error.into()),
-        result = work => result.unwrap_or_else(|message| Err(panicked::<F>(&session, message))),
+        result = work => result,
     };
     match result {
         Ok(outcome) => {
@@ -331,14 +379,167 @@ async fn prepare<F: Flow>(
     })
 }
 
-/// The turn from the opened document to the last commit.
-async fn work<F: Flow>(
+/// Makes a flow ready for its part of a turn that goes on in it.
+pub(super) async fn make_ready<F: Flow>(
+    slot: Arc<FlowSlot<F>>,
+    core: Arc<Core>,
+    request: TurnRequest,
+    turn: Arc<str>,
+) -> Result<Box<dyn Ready>, Error> {
+    let session = request.session.clone();
+    let prepared = catch_panic(prepare(&core, slot, request, turn)).await;
+    let prepared = prepared.map_err(|message| panicked::<F>(&session, message))??;
+    Ok(Box::new(prepared))
+}
+
+impl<F: Flow> Prepared<F> {
+    /// The place of the step at which a new session begins.
+    fn start(&self) -> Result<usize, TurnError> {
+        let Some(name) = self.flow.initial_step() else { return Ok(0) };
+        self.steps.position(&name).ok_or_else(|| TurnError::UnknownTarget {
+            flow: F::ID.to_owned(),
+            from: "initial_step".to_owned(),
+            to: name.to_string(),
+            known: self.steps.names(),
+        })
+    }
+
+    /// The document of a new session.
+    fn begin(&self, revision: u64, now: Timestamp) -> Result<SessionDoc, Error> {
+        let start = &self.steps.at(self.start()?).info().name;
+        Ok(new_doc::<F>(&self.request, &self.digest, start, revision, now)?)
+    }
+}
+
+impl<F: Flow> Ready for Prepared<F> {
+    fn document(&self, revision: u64, now: Timestamp) -> Result<SessionDoc, Unfit> {
+        let doc = self.begin(revision, now).map_err(Unfit::Other)?;
+        match read::<F::State>(doc.state.clone()) {
+            Ok(_) => Ok(doc),
+            Err(misfit) => Err(Unfit::State { path: misfit.path, reason: misfit.reason }),
+        }
+    }
+
+    fn namespace(&self) -> &'static str {
+        let start = self.start().unwrap_or(0);
+        self.steps.at(start).info().memory.unwrap_or(MAIN_MEMORY)
+    }
+
+    fn go_on(
+        self: Box<Self>,
+        core: Arc<Core>,
+        ledger: Ledger,
+        entry: Entry,
+        events: EventSink,
+    ) -> Running<Worked> {
+        Box::pin(async move {
+            let session = self.request.session.clone();
+            let work = Box::pin(work(&core, *self, ledger, entry, &events));
+            let work = catch_panic(work).await;
+            work.unwrap_or_else(|message| Err(panicked::<F>(&session, message)))
+        })
+    }
+}
+
+/// The turn from the opened document on.
+async fn begin<F: Flow>(
     core: &Arc<Core>,
     prepared: Prepared<F>,
     doc: Option<SessionDoc>,
     grant: &Grant,
     events: &EventSink,
-) -> Result<TurnOutcome, Error> {
+) -> Result<Worked, Error> {
+    let (arrives, doc) = match doc {
+        None => (Arrives::Created, prepared.begin(0, core.clock.now())?),
+        Some(doc) => (Arrives::Restored, doc),
+    };
+    let mut ledger = core.ledger(grant, doc);
+    ledger.on_closing(prepared.closing.clone());
+    if core.durability == Durability::Effect {
+        ledger.record_effects();
+    }
+    let entry = Entry { arrives, says: true, carried: Carried::default() };
+    Box::pin(work(core, prepared, ledger, entry, events)).await
+}
+
+/// What becomes of a stored document.
+enum TakenUp {
+    /// The session goes on with it.
+    Kept,
+    /// A new one is in its place.
+    Anew,
+    /// The session begins anew in the flow in which it once began.
+    Elsewhere(Box<dyn Ready>),
+}
+
+/// Brings a stored document up to date, and asks the flow what becomes of it.
+async fn take_up<F: Flow>(
+    core: &Arc<Core>,
+    prepared: &Prepared<F>,
+    ledger: &mut Ledger,
+    events: &EventSink,
+) -> Result<TakenUp, Error> {
+    let from = ledger.doc().version;
+    if let Some(migrated) = migrate::<F>(&prepared.slot, &prepared.steps, &ledger.doc())? {
+        ledger.replace(migrated);
+        // `updated_at` stays, so that the hook sees how long the session was idle.
+        ledger.commit(Delta::default(), &[], false).await?;
+        let to = ledger.doc().version;
+        events.emit(|| Event::SessionMigrated { from, to });
+    }
+    let doc = SessionDoc::clone(&ledger.doc());
+    let kept = prepared.flow.on_restore_session_doc(doc).await;
+    let kept = kept.map_err(|error| TurnError::Hook {
+        flow: F::ID.to_owned(),
+        session: prepared.request.session.to_string(),
+        hook: "on_restore_session_doc",
+        error,
+    })?;
+    match kept {
+        Restore::Keep(doc) => {
+            keep(ledger, *doc);
+            Ok(TakenUp::Kept)
+        }
+        Restore::Fresh { reason } => {
+            let now = core.clock.now();
+            let doc = ledger.doc();
+            let origin = doc.moves.as_ref().filter(|moves| moves.origin != F::ID);
+            let (new, taken) = match origin.and_then(|moves| core.flows.get(&*moves.origin)) {
+                Some(origin) => {
+                    let (request, turn) = (prepared.request.clone(), prepared.turn.clone());
+                    let ready = origin.clone().prepare(core.clone(), request, turn).await?;
+                    let new = ready.document(doc.revision, now).map_err(|error| error.at(&doc))?;
+                    (new, TakenUp::Elsewhere(ready))
+                }
+                None => (prepared.begin(doc.revision, now)?, TakenUp::Anew),
+            };
+            drop(doc);
+            let kept_as = supersede(ledger, new, now);
+            events.emit(|| Event::SessionSuperseded { reason, kept_as });
+            Ok(taken)
+        }
+    }
+}
+
+/// A flow's part of the turn: from its document to the commit that ends the part.
+async fn work<F: Flow>(
+    core: &Arc<Core>,
+    prepared: Prepared<F>,
+    mut ledger: Ledger,
+    entry: Entry,
+    events: &EventSink,
+) -> Result<Worked, Error> {
+    let Entry { mut arrives, says, carried } = entry;
+    if matches!(arrives, Arrives::Restored | Arrives::Back) {
+        match Box::pin(take_up(core, &prepared, &mut ledger, events)).await? {
+            TakenUp::Kept => {}
+            TakenUp::Anew => arrives = Arrives::Created,
+            TakenUp::Elsewhere(ready) => {
+                let entry = Entry { arrives: Arrives::Created, says, carried };
+                return Ok(Worked::Moved(Box::new(Moved { ready, ledger, entry })));
+            }
+        }
+    }
     let Prepared {
         slot,
         flow,
@@ -352,61 +553,16 @@ async fn work<F: Flow>(
         context,
         turn,
         mut request,
-        closing,
+        closing: _,
     } = prepared;
+    if !says {
+        request.message = None;
+    }
     let session = request.session.clone();
     let now = core.clock.now();
-    let start = match flow.initial_step() {
-        Some(name) => steps.position(&name).ok_or_else(|| TurnError::UnknownTarget {
-            flow: F::ID.to_owned(),
-            from: "initial_step".to_owned(),
-            to: name.to_string(),
-            known: steps.names(),
-        })?,
-        None => 0,
-    };
-    let begin =
-        |revision| new_doc::<F>(&request, &digest, &steps.at(start).info().name, revision, now);
-
-    let mut created = doc.is_none();
-    let mut ledger = match doc {
-        None => core.ledger(grant, begin(0)?),
-        Some(doc) => {
-            let version = doc.version;
-            let stored = migrate::<F>(&slot, &steps, &doc)?;
-            let mut ledger = core.ledger(grant, doc);
-            if let Some(migrated) = stored {
-                ledger.replace(migrated);
-                // `updated_at` stays, so that the hook sees how long the session was idle.
-                ledger.commit(Delta::default(), &[], false).await?;
-                let to = ledger.doc().version;
-                events.emit(|| Event::SessionMigrated { from: version, to });
-            }
-            let kept = flow
-                .on_restore_session_doc(SessionDoc::clone(&ledger.doc()))
-                .await
-                .map_err(|error| TurnError::Hook {
-                    flow: F::ID.to_owned(),
-                    session: session.to_string(),
-                    hook: "on_restore_session_doc",
-                    error,
-                })?;
-            match kept {
-                Restore::Keep(doc) => keep(&mut ledger, *doc),
-                Restore::Fresh { reason } => {
-                    created = true;
-                    let new = begin(ledger.doc().revision)?;
-                    let kept_as = supersede(&mut ledger, new, now);
-                    events.emit(|| Event::SessionSuperseded { reason, kept_as });
-                }
-            }
-            ledger
-        }
-    };
-    ledger.on_closing(closing);
-    if core.durability == Durability::Effect {
-        ledger.record_effects();
-    } else if slot.tools.iter().any(|tool| tool.replay == ToolReplay::Never) {
+    if core.durability != Durability::Effect
+        && slot.tools.iter().any(|tool| tool.replay == ToolReplay::Never)
+    {
         ledger.commit_begins();
     }
     if let Some(reason) = &ledger.doc().ended {
@@ -418,16 +574,21 @@ async fn work<F: Flow>(
     let doc = ledger.doc();
     let cursor = find_step(&steps, &doc)?;
     let name = steps.at(cursor).info().name.clone();
-    if created {
-        events.emit(|| Event::SessionCreated { flow: F::ID.into(), version: F::VERSION });
-        events.emit(|| Event::FlowEnter { flow: F::ID.into() });
-    } else {
-        let revision = doc.revision;
-        events.emit(|| Event::SessionRestored { step: name.clone(), revision });
+    match arrives {
+        Arrives::Created => {
+            events.emit(|| Event::SessionCreated { flow: F::ID.into(), version: F::VERSION });
+            events.emit(|| Event::FlowEnter { flow: F::ID.into() });
+        }
+        Arrives::Restored => {
+            let revision = doc.revision;
+            events.emit(|| Event::SessionRestored { step: name.clone(), revision });
+        }
+        Arrives::Entered => events.emit(|| Event::FlowEnter { flow: F::ID.into() }),
+        Arrives::Back => {}
     }
 
     let mut merged = doc.context.clone();
-    merged.extend(context);
+    merged.extend(context.clone());
     let asked_fields = match &doc.waiting {
         Some(Waiting::Message { question: Some(question) }) => question.fields.clone(),
         _ => Vec::new(),
@@ -435,6 +596,10 @@ async fn work<F: Flow>(
     // A turn that is sent again goes on from its last crossing: what the user said is in the
     // history already, and steps that have read it do not read it again.
     let resumed = request.turn_id.is_some() && doc.visit.turn == request.turn_id;
+    if let Some(to) = request.digression.take().filter(|_| says && !resumed) {
+        drop(doc);
+        return Box::pin(digress(core, ledger, (to, request, turn), merged, events)).await;
+    }
     let pending = pending(&doc).to_vec();
     call::take_message(&mut request, &pending);
     let delivery = request.delivery.as_ref().filter(|_| !resumed);
@@ -509,7 +674,7 @@ async fn work<F: Flow>(
         asked,
         effects: Vec::new(),
         said: said_before,
-        notes: Vec::new(),
+        notes: carried.notes,
         context: merged,
         tools: tools.into(),
         models,
@@ -528,8 +693,14 @@ async fn work<F: Flow>(
         entered: Vec::new(),
         callers: request.callers,
     };
-    let mut run = Run::new(core.clone(), flow, steps, digest, cursor, scope, created)?;
+    let created = arrives == Arrives::Created;
+    // What holds it would else be as large as all of it.
+    let run = Run::new(core.clone(), flow, steps, digest, cursor, scope, created)?;
+    let mut run = Box::new(run);
     run.turn_id = turn_id;
+    run.passed = context;
+    run.replies = carried.replies;
+    run.crossings = carried.crossings;
     run.gatekeepers = Arc::new(gatekeepers);
     run.set_voice();
     if goes_on {
@@ -540,16 +711,20 @@ async fn work<F: Flow>(
         run.record_message(Role::User, message);
     }
     if let Some(reason) = run.escalation().filter(|_| !request.releases) {
-        return run.park(reason).await;
+        return Box::pin(run.park(reason, speaks)).await;
+    }
+    let asks_again = run.arrive_by(speaks);
+    if asks_again {
+        return Box::pin(run.ask_again()).await;
     }
     if holds {
-        return run.hold(pending, speaks).await;
+        return Box::pin(run.hold(pending, speaks)).await;
     }
     if !answers.over.is_empty() {
         run.resume(answers).await?;
     }
     let flow = run.flow().clone();
-    flow.run(&mut run).await.map_err(|error| match error.into_source::<Error>() {
+    flow.run(&mut *run).await.map_err(|error| match error.into_source::<Error>() {
         Ok(error) => error,
         Err(error) => hook_error::<F>(&run, "run", error),
     })?;

@@ -114,6 +114,104 @@ pub enum TurnError {
         /// The steps that exist.
         known: String,
     },
+    /// The conversation was handed off to a flow that the engine does not have.
+    #[error(
+        "flow `{flow}`, session `{session}`: handed off to `{to}`, which is not registered; \
+         register it with `EngineBuilder::flow`; known flows: {known}"
+    )]
+    HandOffTarget {
+        /// The flow.
+        flow: String,
+        /// The session.
+        session: String,
+        /// The flow that was named.
+        to: String,
+        /// The flows that are registered.
+        known: String,
+    },
+    /// The state that a flow is to begin with does not read as its state.
+    #[error(
+        "session `{session}`: handed off to `{to}` with a state that it cannot read: `{path}`: {reason}"
+    )]
+    HandOffState {
+        /// The session.
+        session: String,
+        /// The flow that was to begin.
+        to: String,
+        /// Where in the state; `.` for all of it.
+        path: String,
+        /// What does not fit.
+        reason: String,
+    },
+    /// The conversation was handed off too often without new input.
+    #[error(
+        "session `{session}`: {limit} hand-offs without new input ({trail}); \
+         let one of the flows wait for the user, or raise `Limits::handoffs`"
+    )]
+    HandOffBudget {
+        /// The session.
+        session: String,
+        /// [`Limits::handoffs`](crate::engine::Limits::handoffs).
+        limit: u32,
+        /// The flows.
+        trail: String,
+    },
+    /// Flows hand the conversation back and forth without new input.
+    #[error(
+        "session `{session}`: flow `{to}` has had the conversation {limit} times without new input ({trail}); \
+         let one of the flows wait for the user, or raise `Limits::flow_visits`"
+    )]
+    HandOffLoop {
+        /// The session.
+        session: String,
+        /// The flow that would have it once more.
+        to: String,
+        /// [`Limits::flow_visits`](crate::engine::Limits::flow_visits).
+        limit: u32,
+        /// The flows.
+        trail: String,
+    },
+    /// A session that another one has begun cannot go to another flow, since that one waits
+    /// for what its flow comes to.
+    #[error(
+        "flow `{flow}`, session `{session}`: a session of an action ({relation}) cannot be handed off; \
+         end it, and let the action go on from there"
+    )]
+    ChildHandOff {
+        /// The flow.
+        flow: String,
+        /// The session.
+        session: String,
+        /// [How](crate::session::Relation) it belongs to the other one.
+        relation: &'static str,
+    },
+    /// The session cannot be parked for another flow. Nothing has changed.
+    #[error("flow `{flow}`, session `{session}`: no digression to `{to}`: {reason}")]
+    DigressionRefused {
+        /// The flow in which the session is.
+        flow: String,
+        /// The session.
+        session: String,
+        /// The flow that was asked for.
+        to: String,
+        /// Why not.
+        reason: String,
+    },
+    /// As many flows are parked as may be. Nothing has changed.
+    #[error(
+        "session `{session}`: no digression to `{to}`: {limit} flows are parked already ({trail}); \
+         let one of them end, or raise `Limits::digressions`"
+    )]
+    DigressionDepth {
+        /// The session.
+        session: String,
+        /// The flow that was asked for.
+        to: String,
+        /// [`Limits::digressions`](crate::engine::Limits::digressions).
+        limit: u32,
+        /// The flows, the first one in front.
+        trail: String,
+    },
     /// A sweeper found that the session is not due any more.
     #[error("session `{session}` is not due any more: another sweeper or a turn was faster")]
     NotDue {
@@ -141,6 +239,13 @@ impl TurnError {
             Self::Panicked { .. } => "panicked",
             Self::Model { error, .. } => error.code(),
             Self::UnknownTarget { .. } => "unknown-target",
+            Self::HandOffTarget { .. } => "handoff-target",
+            Self::HandOffState { .. } => "handoff-state",
+            Self::HandOffBudget { .. } => "handoff-budget",
+            Self::HandOffLoop { .. } => "handoff-loop",
+            Self::ChildHandOff { .. } => "child-handoff",
+            Self::DigressionRefused { .. } => "digression-refused",
+            Self::DigressionDepth { .. } => "digression-depth",
             Self::NotDue { .. } => "not-due",
             Self::Cancelled { .. } => "cancelled",
         }
@@ -161,7 +266,9 @@ impl TurnError {
         match self {
             Self::UnknownFlow { .. } => 404,
             Self::MessageTooLarge { .. } => 413,
-            Self::NotDue { .. } => 409,
+            Self::NotDue { .. } | Self::DigressionRefused { .. } | Self::DigressionDepth { .. } => {
+                409
+            }
             Self::Cancelled { .. } => 499,
             _ => 500,
         }

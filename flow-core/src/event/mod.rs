@@ -41,7 +41,13 @@
 //!   action runs again from its beginning, and is told only what it had not done.
 //! * **A failure**: `error`, `turn-end` with the same error. It may come anywhere, so a call may
 //!   be without its result then. What the flow's `on_error` has handled is no `error`.
-//! * **An end**: `step-exit`, \[`handoff`\], `flow-end`, `turn-end`.
+//! * **An end**: `step-exit`, `flow-end`, `turn-end`.
+//! * **A hand-off**: `step-exit`, `handoff`, `flow-end`, then the other flow goes on with
+//!   `flow-enter`.
+//! * **A digression**: `digression-start`, `flow-enter` of the other flow. When that has ended:
+//!   `flow-end`, `digression-end`, then the `message` and the `question` of the flow that has
+//!   come back.
+//! * **A message while a person takes over**: `message` with the answer of the flow, `turn-end`.
 //!
 //! `paused` and `flow-end` are told before the last commit. If that fails, `error` and
 //! `turn-end` follow.
@@ -86,7 +92,7 @@ pub enum Source {
 /// ```
 /// use flow_core::event::Event;
 ///
-/// let event = Event::StepEnter { step: "Checkout".into(), visit: 2 };
+/// let event = Event::StepEnter { step: "Checkout".into(), visit: 2, level: 0 };
 /// assert_eq!(
 ///     serde_json::to_string(&event).unwrap(),
 ///     r#"{"type":"step-enter","step":"Checkout","visit":2}"#,
@@ -143,7 +149,7 @@ pub enum Event {
         /// The number of this visit, unique within the session.
         visit: u64,
         /// How many steps run around it; nothing for 0, a step at which the session stands.
-        #[serde(skip_serializing_if = "is_top")]
+        #[serde(default, skip_serializing_if = "is_top")]
         level: u32,
     },
     /// A step is left.
@@ -151,7 +157,7 @@ pub enum Event {
         /// The step.
         step: Arc<str>,
         /// How many steps run around it; nothing for 0, a step at which the session stands.
-        #[serde(skip_serializing_if = "is_top")]
+        #[serde(default, skip_serializing_if = "is_top")]
         level: u32,
     },
     /// The flow goes from one step to another.
@@ -346,9 +352,26 @@ pub enum Event {
     },
     /// A [gate](crate::flow::gate) of the flow has judged the run, which has come to an end.
     GateVerdict(GateVerdict),
-    /// The conversation goes to another flow.
+    /// The conversation goes to another flow. The `flow-end` of this one comes next, then the
+    /// `flow-enter` of the other in the same turn.
     Handoff {
         /// The flow.
+        to: String,
+    },
+    /// A flow is parked, and the conversation goes to another one for a while. Its
+    /// `flow-enter` comes next.
+    DigressionStart {
+        /// The flow that is parked.
+        from: String,
+        /// The flow that is entered.
+        to: String,
+    },
+    /// The conversation comes back to the flow that was parked, after the `flow-end` of the
+    /// other. The `question` that the user was asked there comes next, if there was one.
+    DigressionEnd {
+        /// The flow that has ended.
+        from: String,
+        /// The flow that comes back.
         to: String,
     },
     /// The flow has ended.
@@ -445,6 +468,8 @@ impl Event {
             Self::Custom { .. } => "custom",
             Self::GateVerdict(_) => "gate-verdict",
             Self::Handoff { .. } => "handoff",
+            Self::DigressionStart { .. } => "digression-start",
+            Self::DigressionEnd { .. } => "digression-end",
             Self::FlowEnd { .. } => "flow-end",
             Self::Lagged { .. } => "lagged",
             Self::Error { .. } => "error",

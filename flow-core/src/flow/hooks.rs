@@ -124,8 +124,10 @@ pub trait Flow: FlowMeta {
     ///
     /// impl Flow for Desk {
     ///     async fn spawn_steps(&self, cx: &mut ActionCx<'_, Self>) -> Result<Transition> {
-    ///         let state = |open: &String| Questions { open: vec![open.clone()], answers: vec![] };
-    ///         let report = cx.concurrent(&cx.state.open).each::<Desk>(state).await?;
+    ///         let report = cx
+    ///             .concurrent(&cx.state.open)
+    ///             .each::<Desk>(|open| Questions { open: vec![open.to_string()], answers: vec![] })
+    ///             .await?;
     ///         for item in &report.items {
     ///             let answered: Questions = cx.item_state::<Desk>(item).await?;
     ///             cx.state.answers.extend(answered.answers);
@@ -191,6 +193,21 @@ pub trait Flow: FlowMeta {
         let titles: Vec<&str> = interrupts.iter().map(|i| i.display.title.as_str()).collect();
         let answer = format!("I am still waiting: {}.", titles.join(", "));
         async move { Ok(Some(answer)) }
+    }
+
+    /// Runs when the user says something while the session waits for a person who takes over,
+    /// and gives the answer to it; nothing for none. The message is kept in the history either
+    /// way, and nothing else runs until the session is
+    /// [released](crate::engine::SessionHandle::release). Default: that a person will answer.
+    /// It does not tell the reason, which is the step's and not meant for the user.
+    fn on_message_while_escalated(
+        &self,
+        reason: &str,
+        cx: &mut StepCx<'_, Self>,
+    ) -> impl Future<Output = Result<Option<String>>> + Send {
+        let _ = (reason, cx);
+        let answer = "A person has been asked to take over and will answer here.".to_owned();
+        std::future::ready(Ok(Some(answer)))
     }
 
     /// Runs when a model gave no answer, or refused, and the step's own `on_model_error` passed.

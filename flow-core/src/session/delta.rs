@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::{
-    ArchiveMark, ContextStart, EdgeCount, EffectRecord, ErrorRecord, FlowRef, GateVerdict,
+    ArchiveMark, ContextStart, EdgeCount, EffectRecord, ErrorRecord, FlowRef, GateVerdict, Moves,
     PathEntry, SessionDoc, Status, Summary, TurnRecord, Visit, Waiting,
 };
 use crate::message::Message;
@@ -104,6 +104,8 @@ pub struct Delta {
     pub next_message: Option<u64>,
     /// The new archive mark.
     pub archive: Option<ArchiveMark>,
+    /// How the conversation came to the flow; `Some(None)` when it is where it began.
+    pub moves: Option<Option<Moves>>,
     /// When the commit was made.
     pub updated_at: Option<Timestamp>,
     /// When the store may delete the document; `Some(None)` for never.
@@ -151,6 +153,7 @@ impl Delta {
         set(&mut doc.usage, &self.usage);
         set(&mut doc.next_message, &self.next_message);
         set(&mut doc.archive, &self.archive);
+        set(&mut doc.moves, &self.moves);
         set(&mut doc.updated_at, &self.updated_at);
         set(&mut doc.expires_at, &self.expires_at);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::{EffectRecord, GateVerdict, Interrupt, Parent, PendingRound};
+use super::{EffectRecord, GateVerdict, Interrupt, Moves, Parent, PendingRound};
 use crate::id::SessionId;
 use crate::message::Message;
 use crate::model::TokenUsage;
@@ -101,6 +101,9 @@ pub struct SessionDoc {
     /// The session that has begun this one; nothing for one that a host has begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
+    /// How the conversation came to this flow; nothing while it is where it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moves: Option<Moves>,
     /// Who the session belongs to, for the host to set and to filter by.
     #[serde(default)]
     pub owner: Option<String>,

@@ -82,8 +82,8 @@ impl EffectRecord {
             items: Vec::new(),
             once: false,
             outcome: None,
-            frame: None,
             call: None,
+            frame: None,
         }
     }
 

@@ -5,7 +5,8 @@ use crate::id::SessionId;
 /// The session that has begun another one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
-    /// The session; for one that was put aside, the id at which it is kept.
+    /// The session; for one that was put aside, the id at which it is kept. For a digression,
+    /// the session itself, in which the parked flow comes back.
     pub session: SessionId,
     /// The id of its flow.
     pub flow: String,
@@ -31,6 +32,12 @@ pub enum Relation {
 }
 
 impl Relation {
+    /// Whether it is a session of its own beside its parent, and not what came after the
+    /// parent in the same session.
+    pub(crate) fn is_child(self) -> bool {
+        matches!(self, Self::Call | Self::Item)
+    }
+
     /// The relation as it is stored.
     pub fn as_str(self) -> &'static str {
         match self {

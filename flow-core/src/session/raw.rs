@@ -84,8 +84,8 @@ impl RawDoc {
     ///
     /// The engine refuses the migration when the result is not a session document, or when
     /// it has changed a field that is the engine's own: `_id`, `flow`, `format`,
-    /// `revision`, `next_message`, `archive`, `superseded`, `parent`, `lease`, `created_at` and
-    /// `updated_at`. The engine sets `version` itself.
+    /// `revision`, `next_message`, `archive`, `superseded`, `parent`, `moves`, `lease`,
+    /// `created_at` and `updated_at`. The engine sets `version` itself.
     pub fn as_value_mut(&mut self) -> &mut Value {
         &mut self.value
     }

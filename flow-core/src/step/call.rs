@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::pending;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::action_cx::{Waiting, read};
 use super::child::{ChildOutcome, ChildTurn};
@@ -140,7 +140,7 @@ async fn call(scope: &mut Scope, flow: &str, state: Value) -> Result<(Value, Str
     let call = Call {
         children: &*children,
         session: child_id(scope, &place.to_string(), flow, &state),
-        parent: link(&caller),
+        parent: link(&caller, Relation::Call),
         caller,
         flow,
     };
@@ -245,7 +245,7 @@ impl Call<'_> {
             answers: input.answers,
             goes_on,
             releases: escalated,
-            context: scope.context.clone(),
+            context: context_of(scope),
             owner: self.caller.owner.clone(),
             labels: self.caller.labels.clone(),
         })
@@ -253,8 +253,7 @@ impl Call<'_> {
 
     /// The flows that wait for the called one.
     fn callers(&self, scope: &Scope) -> Vec<String> {
-        let own = self.caller.flow.id.clone();
-        scope.callers.iter().cloned().chain([own]).collect()
+        callers(scope, &self.caller)
     }
 
     async fn run(&self, turn: ChildTurn, scope: &Scope) -> Result<ChildOutcome, Error> {
@@ -330,11 +329,27 @@ impl Call<'_> {
 
     /// Too many calls are under way.
     fn too_deep(&self, scope: &Scope) -> Error {
-        let mut path = self.callers(scope);
-        path.push(self.flow.to_owned());
-        let (session, limit) = (self.caller.id.to_string(), self.children.call_depth());
-        EffectError::CallDepth { session, limit, path: path.join(" > ") }.into()
+        too_deep(scope, &self.caller, self.flow, self.children.call_depth())
     }
+}
+
+/// The flows that wait for what a session begins, from the outermost one.
+pub(super) fn callers(scope: &Scope, caller: &SessionDoc) -> Vec<String> {
+    scope.callers.iter().cloned().chain([caller.flow.id.clone()]).collect()
+}
+
+/// The context that a called session gets, but for what says that the calling one is a batch.
+fn context_of(scope: &Scope) -> Map<String, Value> {
+    let mut context = scope.context.clone();
+    context.remove("concurrent");
+    context
+}
+
+/// Too many calls and batches are under way within each other.
+pub(super) fn too_deep(scope: &Scope, caller: &SessionDoc, flow: &str, limit: u32) -> Error {
+    let mut path = callers(scope, caller);
+    path.push(flow.to_owned());
+    EffectError::CallDepth { session: caller.id.to_string(), limit, path: path.join(" > ") }.into()
 }
 
 #[derive(serde::Deserialize)]
@@ -343,19 +358,14 @@ struct Recorded {
     reason: String,
 }
 
-/// How the called session belongs to the one that calls.
-fn link(caller: &SessionDoc) -> Parent {
+/// How a session belongs to the one that begins it and waits for it.
+pub(super) fn link(caller: &SessionDoc, relation: Relation) -> Parent {
     let above = caller.parent.as_ref().map_or(0, |parent| match parent.relation {
         Relation::Call | Relation::Item => parent.depth,
         // The conversation was with another flow, which does not wait for this one.
         Relation::HandOff | Relation::Digression => 0,
     });
-    Parent {
-        session: caller.id.clone(),
-        flow: caller.flow.id.clone(),
-        relation: Relation::Call,
-        depth: above + 1,
-    }
+    Parent { session: caller.id.clone(), flow: caller.flow.id.clone(), relation, depth: above + 1 }
 }
 
 /// The id of the called session: another flow, or the same one with another state, at the same

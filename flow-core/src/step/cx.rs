@@ -52,11 +52,8 @@ pub(crate) enum Effect {
     Feedback(String),
     Note(String),
     Ask(Question),
-    /// What another step or session has done within a run of an action. A run that goes on
-    /// with that does not do it again, as it does with what it says itself.
-    Once(Box<Effect>),
-    /// What a called session has said. It is done once too; listeners have heard it when it was
-    /// said in this turn.
+    /// What a called session has said. A run that goes on with that does not say it again, as it
+    /// does with what it says itself; listeners have heard it when it was said in this turn.
     Relay {
         text: String,
         heard: bool,
@@ -76,14 +73,13 @@ impl Effect {
             Self::Round { text, .. } => Some(text.as_str()).filter(|text| !text.is_empty()),
             Self::Ask(question) => Some(&question.text),
             Self::Note(_) => None,
-            Self::Once(effect) => effect.told(),
         }
     }
 
     /// Whether a run that goes on passes over it when it was done before. Notes last until the
     /// turn ends, so they are left anew.
     pub(crate) fn is_counted(&self) -> bool {
-        !matches!(self, Self::Note(_) | Self::Once(_) | Self::Relay { .. })
+        !matches!(self, Self::Note(_) | Self::Relay { .. })
     }
 
     /// Whether a called session has said it.
@@ -98,11 +94,7 @@ impl Effect {
 
     /// Whether it shows what tools have done for a model.
     pub(crate) fn is_round(&self) -> bool {
-        match self {
-            Self::Round { .. } => true,
-            Self::Once(effect) => effect.is_round(),
-            _ => false,
-        }
+        matches!(self, Self::Round { .. })
     }
 }
 

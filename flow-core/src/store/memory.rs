@@ -41,7 +41,6 @@ pub struct MemoryStore {
 
 #[derive(Debug, Default)]
 struct Record {
-    flow: String,
     /// Nothing until the first commit. Its lease field is not used; `lease` is.
     doc: Option<SessionDoc>,
     lease: Lease,
@@ -129,15 +128,13 @@ impl SessionStore for MemoryStore {
     async fn open(&self, request: &OpenRequest<'_>) -> Result<Opened, StoreError> {
         let now = Timestamp::now();
         let mut records = self.lock();
-        let record = records
-            .entry(request.id.clone())
-            .or_insert_with(|| Record { flow: request.flow.to_owned(), ..Record::default() });
+        let record = records.entry(request.id.clone()).or_default();
         if let Some(doc) = &record.doc {
             if doc.flow.id != request.flow {
                 return Err(StoreError::WrongFlow {
                     session: request.id.clone(),
                     expected: request.flow.to_owned(),
-                    found: record.flow.clone(),
+                    found: doc.flow.id.clone(),
                 });
             }
             let future = |what, found, supported| StoreError::FromFuture {
@@ -209,8 +206,7 @@ impl SessionStore for MemoryStore {
             record.lease.until = None;
         }
         if let Some(old) = commit.supersede {
-            let kept =
-                Record { flow: old.flow.id.clone(), doc: Some(old.clone()), ..Record::default() };
+            let kept = Record { doc: Some(old.clone()), ..Record::default() };
             records.insert(old.id.clone(), kept);
         }
         self.commits.fetch_add(1, Ordering::Relaxed);
@@ -241,7 +237,6 @@ impl SessionStore for MemoryStore {
             return Err(StoreError::Exists { session: doc.id.clone() });
         }
         let record = Record {
-            flow: doc.flow.id.clone(),
             doc: Some(doc.clone()),
             lease: Lease { holder: None, token: doc.lease.token, until: None },
             ..Record::default()

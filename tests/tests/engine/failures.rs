@@ -136,7 +136,7 @@ async fn an_escalated_session_takes_messages_and_runs_nothing_until_it_is_releas
     let log = setup.log.take();
     assert!(!log.iter().any(|entry| entry.ends_with(".run")), "{log:?}");
     let transcript = setup.engine.session(session()).transcript().await.unwrap();
-    assert_eq!(transcript.messages().len(), 2, "the message is kept");
+    assert_eq!(transcript.messages().len(), 3, "the message is kept and answered");
     setup.engine.session(session()).release().await.unwrap();
     assert_eq!(setup.turn("c").await.unwrap().step, "C");
     let error = setup.engine.session(session()).release().await.unwrap_err();

@@ -69,11 +69,11 @@ async fn a_session_that_has_ended_takes_no_turns_and_is_as_it_was() {
 }
 
 #[tokio::test]
-async fn handing_off_ends_the_flow_and_names_the_other() {
+async fn handing_off_goes_on_in_the_other_flow() {
     let setup = setup();
-    let outcome = setup.turn("handoff").await.unwrap();
-    assert_eq!(outcome.outcome, Outcome::HandedOff { to: "other".into() });
-    assert!(outcome.is_ended());
+    let outcome = setup.turn("b handoff say c .").await.unwrap();
+    assert_eq!(outcome.outcome, Outcome::Waiting { question: None });
+    assert_eq!((outcome.step.as_str(), &*outcome.replies), ("C", &["hello".to_owned()][..]));
 }
 
 #[tokio::test]

@@ -28,6 +28,8 @@ use desk::Desk;
 enum Act {
     /// The user says something.
     Say(&'static str),
+    /// The user says something that the host sends to the other flow.
+    Digress(&'static str),
     /// The turn before is sent once more.
     Again,
     /// A turn without a message.
@@ -98,6 +100,7 @@ impl World {
         let clock = ManualClock::at("2026-11-30T12:00:00Z".parse().unwrap());
         let builder: EngineBuilder = Engine::builder();
         let builder = builder.shared_store(store.clone()).clock(clock.clone()).flow(flow.clone());
+        let builder = builder.flow(tests::other_flow::Other);
         let builder = builder.limits(Limits::default().edge_crossings(2).message_bytes(50));
         let models = ModelCatalog::new().model("test::model", (scenario.model)());
         let engine = builder.models(models).build().expect("the flow is well declared");
@@ -110,6 +113,10 @@ impl World {
                 Act::Say(text) => {
                     self.turns += 1;
                     self.run(text.to_owned(), self.say(text), false).await;
+                }
+                Act::Digress(text) => {
+                    self.turns += 1;
+                    self.run(text.to_owned(), self.say(text).digress("other"), false).await;
                 }
                 Act::Again => {
                     let Act::Say(text) = acts[0] else { panic!("a first message") };

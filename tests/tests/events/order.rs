@@ -48,6 +48,8 @@ struct Turn {
     /// Whether calls of an earlier turn may get their results.
     takes_up: bool,
     handed: Option<String>,
+    /// Whether a flow has come back, whose step is not known yet.
+    back: bool,
     over: bool,
 }
 
@@ -62,9 +64,16 @@ impl Turn {
         // What is followed by nothing else.
         match last {
             "error" => require(event.name() == "turn-end", "`error` is not followed by the end")?,
-            "paused" | "flow-end" => {
+            "paused" => {
                 require(matches!(event.name(), "turn-end" | "error"), "the turn was to end")?;
             }
+            "flow-end" => {
+                let next = if self.handed.is_some() { "flow-enter" } else { "digression-end" };
+                let ends = self.handed.is_none() && event.name() == "turn-end";
+                let fits = ends || event.name() == next || event.name() == "error";
+                require(fits, "another flow was to go on, or the turn to end")?;
+            }
+            "digression-start" => require(event.name() == "flow-enter", "the other flow begins")?,
             "step-exit" => require(
                 matches!(event.name(), "flow-transition" | "handoff" | "flow-end" | "error"),
                 "a step was left, and it is not told for what",
@@ -98,8 +107,10 @@ impl Turn {
                 require(matches!(last, "turn-start" | "session-superseded"), "it comes first")?;
             }
             Event::FlowEnter { .. } => {
-                require(last == "session-created", "the session is not new")?;
+                let moved = last == "digression-start" || self.handed.take().is_some();
+                require(last == "session-created" || moved, "no flow begins here")?;
                 self.known = true;
+                (self.step, self.restored) = (None, None);
             }
             Event::SessionRestored { step, .. } => {
                 require(matches!(last, "turn-start" | "session-migrated"), "it comes first")?;
@@ -145,6 +156,9 @@ impl Turn {
             Event::TextEnd { step, .. } => {
                 require(self.speaking.take().as_ref() == Some(step), "no text was begun")?;
             }
+            Event::Message { step, .. } if std::mem::take(&mut self.back) => {
+                self.step = Some(step.clone());
+            }
             Event::Message { step, .. }
             | Event::Feedback { step, .. }
             | Event::Note { step, .. }
@@ -171,6 +185,13 @@ impl Turn {
                 require(own, "another step waits")?;
             }
             Event::Handoff { to } => self.handed = Some(to.clone()),
+            Event::DigressionStart { .. } => {
+                require(matches!(last, "session-restored" | "flow-enter"), "it comes first")?;
+            }
+            Event::DigressionEnd { .. } => {
+                require(last == "flow-end", "no flow has ended")?;
+                self.back = true;
+            }
             Event::TurnEnd { outcome } => {
                 self.end(before, outcome)?;
                 self.over = true;
@@ -208,9 +229,7 @@ impl Turn {
             Outcome::Ended { reason } => {
                 matches!(before, Some(Event::FlowEnd { reason: told, .. }) if told == reason)
             }
-            Outcome::HandedOff { to } => {
-                self.handed.as_ref() == Some(to) && matches!(before, Some(Event::FlowEnd { .. }))
-            }
+            Outcome::HandedOff { .. } => false,
             Outcome::Waiting { question: Some(question) } => {
                 matches!(before, Some(Event::Question(told)) if told == question)
             }

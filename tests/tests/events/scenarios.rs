@@ -11,7 +11,7 @@ use flow_core::model::{ChatResponse, FinishReason, TokenUsage};
 use flow_core::session::EffectKind;
 use serde_json::json;
 
-use super::Act::{Again, Age, BeginAnew, Cancel, Deliver, GoOn, Repair, Say, Wake};
+use super::Act::{Again, Age, BeginAnew, Cancel, Deliver, Digress, GoOn, Repair, Say, Wake};
 use super::{Act, Scenario, Told, order, play, session};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -136,6 +136,11 @@ golden!(a_person_takes_over: scenario(
 ));
 
 golden!(a_conversation_is_handed_off: scenario("Work", &[Say("hello hand"), Say("hello?")]));
+
+golden!(a_flow_is_parked_and_comes_back: scenario(
+    "Party",
+    &[Say("hello"), Digress("when do you open?"), Say("bye"), Say("4 at noon")],
+));
 
 golden!(a_turn_is_repeated_or_refused: scenario(
     "Rest",

@@ -213,6 +213,7 @@ fn setup_with(
 ) -> Setup {
     let done = flow.done.clone();
     let builder = Engine::builder().shared_store(store.clone()).flow(flow).models(models([]));
+    let builder = builder.flow(tests::other_flow::Other);
     let engine = change(builder).build().expect("the flow is well declared");
     Setup { engine, store, done, _folder: None }
 }

@@ -175,7 +175,7 @@ fn each_way_out_is_a_transition() {
         ExploreNext::Farewell,
         ExploreNext::Stay,
         ExploreNext::End(text()),
-        ExploreNext::HandOff(text()),
+        ExploreNext::HandOff(text().into()),
         ExploreNext::Escalate(text()),
     ];
     assert_eq!(ways.each_ref().map(Explore::is_stay), [false, true, false, false, false]);
@@ -196,7 +196,7 @@ fn each_way_out_is_a_transition() {
         ),
         (
             "HandOff",
-            "HandOff(\"why\")",
+            "HandOff(HandOff { flow: \"why\", .. })",
         ),
         (
             "Escalate",

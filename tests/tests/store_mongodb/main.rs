@@ -72,6 +72,7 @@ fn document(session: &SessionId) -> SessionDoc {
         archive: Default::default(),
         superseded: 0,
         parent: None,
+        moves: None,
         owner: None,
         labels: Default::default(),
         lease: Lease::default(),

@@ -41,6 +41,7 @@ fn turn(talk_id: &str) -> TurnRecord {
         outcome: flow_core::outcome::Outcome::Waiting { question: None },
         replies: Vec::new(),
         revision: 1,
+        gates: Vec::new(),
         at: "2026-11-30T12:00:00Z".parse().unwrap(),
     }
 }

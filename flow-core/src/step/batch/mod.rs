@@ -14,11 +14,12 @@ pub use report::{BatchReport, ItemReport};
 
 use self::report::BatchRecord;
 use self::run::Batch;
+use super::call::{link, too_deep};
 use super::{ActionCx, FlowMeta, Scope, registry};
 use crate::effect::Begun;
 use crate::error::{EffectError, Error, Result, SessionError, StepError, StoreError};
 use crate::json;
-use crate::session::EffectKind;
+use crate::session::{EffectKind, Relation};
 use crate::tool::ToolReplay;
 
 /// How many items of a batch run at the same time, unless [`Concurrent::limit`] says otherwise.
@@ -281,6 +282,12 @@ impl<'a, T: Serialize> Concurrent<'a, T> {
             let (flow, items) = (G::ID.to_owned(), self.items.len());
             return Err(Error::from(EffectError::BatchTooLarge { flow, items, limit }).into());
         }
+        let ledger = self.scope.ledger.as_ref().ok_or_else(no_engine)?;
+        let parent = ledger.doc();
+        let (link, limit) = (link(&parent, Relation::Item), children.call_depth());
+        if link.depth > limit {
+            return Err(too_deep(self.scope, &parent, G::ID, limit).into());
+        }
         let states = self.items.iter().map(state).map(serde_json::to_value);
         let states = states.collect::<serde_json::Result<Vec<Value>>>()?;
         let digest = json::digest(&json!([G::ID, self.items]));
@@ -290,6 +297,7 @@ impl<'a, T: Serialize> Concurrent<'a, T> {
             scope: self.scope,
             children,
             flow: G::ID,
+            parent: link,
             states,
             digest,
             limit: self.limit,

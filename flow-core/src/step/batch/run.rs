@@ -17,8 +17,9 @@ use crate::effect::Place;
 use crate::error::{Error, SessionError, StoreError, TurnError};
 use crate::event::{Event, EventSink};
 use crate::id::SessionId;
-use crate::session::{ErrorRecord, ItemGroup, ItemOutcome, Parent, Relation};
+use crate::session::{ErrorRecord, ItemGroup, ItemOutcome, Parent};
 use crate::step::Scope;
+use crate::step::call::callers;
 use crate::step::child::{ChildTurn, Children};
 use crate::time::Timestamp;
 
@@ -42,6 +43,8 @@ pub(super) struct Batch<'a> {
     pub(super) scope: &'a Scope,
     pub(super) children: Arc<dyn Children>,
     pub(super) flow: &'static str,
+    /// How the sessions of the items belong to this one.
+    pub(super) parent: Parent,
     /// What the sessions of the items begin with.
     pub(super) states: Vec<Value>,
     pub(super) digest: String,
@@ -100,30 +103,25 @@ impl Batch<'_> {
     /// What the turns of all items have in common.
     fn begin_turn(&self, family: &SessionId) -> ChildTurn {
         let doc = self.scope.ledger.as_ref().map(|ledger| ledger.doc());
-        let (flow, depth, owner, labels) = match &doc {
-            Some(doc) => {
-                let depth = doc.parent.as_ref().map_or(0, |parent| parent.depth);
-                (doc.flow.id.clone(), depth, doc.owner.clone(), doc.labels.clone())
-            }
+        let (owner, labels, callers) = match &doc {
+            Some(doc) => (doc.owner.clone(), doc.labels.clone(), callers(self.scope, doc)),
             None => Default::default(),
         };
-        let session = self.scope.session.clone();
-        let callers = self.scope.callers.iter().cloned().chain([flow.clone()]).collect();
-        let parent = Parent { session, flow, relation: Relation::Item, depth: depth + 1 };
         ChildTurn {
             flow: self.flow.to_owned(),
             session: family.clone(),
-            parent,
-            owner,
-            labels,
+            parent: self.parent.clone(),
+            callers,
             state: Value::Null,
             turn_id: ITEM_TURN.to_owned(),
             message: None,
-            callers,
             answers: Vec::new(),
             goes_on: false,
             releases: false,
+            // What says that this session is a batch says nothing about an item.
             context: Map::new(),
+            owner,
+            labels,
         }
     }
 

@@ -254,6 +254,7 @@ pub(super) fn document(doc: &SessionDoc, lease: impl Into<Bson>) -> Encoded<Docu
         archive,
         superseded,
         parent,
+        moves,
         owner,
         labels,
         lease: _,
@@ -305,6 +306,9 @@ pub(super) fn document(doc: &SessionDoc, lease: impl Into<Bson>) -> Encoded<Docu
     };
     if let Some(parent) = parent {
         document.insert("parent", part(parent)?);
+    }
+    if let Some(moves) = moves {
+        document.insert("moves", part(moves)?);
     }
     if let Some(at) = *wake_at {
         document.insert(WAKE_AT, date(at));

@@ -230,6 +230,7 @@ fn parts(delta: &Delta) -> Result<Document, serde_json::Error> {
         usage,
         next_message,
         archive,
+        moves,
         updated_at,
         expires_at,
     } = delta;
@@ -296,6 +297,9 @@ fn parts(delta: &Delta) -> Result<Document, serde_json::Error> {
     }
     if let Some(archive) = archive {
         set.insert("archive", codec::part(archive)?);
+    }
+    if let Some(moves) = moves {
+        set.insert("moves", codec::part(moves)?);
     }
     if let Some(at) = *updated_at {
         set.insert("updated_at", codec::date(at));

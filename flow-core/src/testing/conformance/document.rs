@@ -1,7 +1,7 @@
 use serde_json::{Map, Value, json};
 
 use super::clause::{done, equal, holds, refused, same};
-use super::sample::{gate_verdict, message, path_entry, pending_round, time, turn};
+use super::sample::{gate_verdict, message, moves, path_entry, pending_round, time, turn};
 use super::{FORMAT_1, Subject, odd_values, whole};
 use crate::message::Message;
 use crate::session::{
@@ -179,6 +179,9 @@ fn any_delta(dice: &mut fastrand::Rng, doc: &SessionDoc, round: u64) -> Delta {
     if part(dice) {
         let error = ErrorRecord { code: "c".into(), message: "$m".into(), retryable: dice.bool() };
         delta.error = Some(dice.bool().then_some(error));
+    }
+    if part(dice) {
+        delta.moves = Some(dice.bool().then(|| moves(&SessionDoc { moves: None, ..doc.clone() })));
     }
     if part(dice) {
         delta.next_message = Some(u64::MAX >> dice.u32(1..64));

@@ -10,8 +10,8 @@ use crate::outcome::Outcome;
 use crate::session::{
     ArchiveMark, AskedCall, CallInput, ContextStart, Display, EdgeCount, EffectKind, EffectOutcome,
     EffectRecord, ErrorRecord, FORMAT, FlowRef, GateVerdict, Interrupt, ItemGroup, ItemOutcome,
-    ItemSet, Lease, MAIN_MEMORY, Memory, Operation, Parent, PathEntry, PendingCall, PendingRound,
-    Question, Relation, SessionDoc, Status, Summary, TurnRecord, Visit, Waiting,
+    ItemSet, Lease, MAIN_MEMORY, Memory, Moves, Operation, Parent, PathEntry, PendingCall,
+    PendingRound, Question, Relation, SessionDoc, Status, Summary, TurnRecord, Visit, Waiting,
 };
 use crate::time::Timestamp;
 
@@ -48,7 +48,7 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
         fields: vec!["payment".into()],
         options: vec!["card".into(), "cash".into()],
     };
-    SessionDoc {
+    let doc = SessionDoc {
         id: id.clone(),
         flow: FlowRef { id: SAMPLE_FLOW.into(), digest: "0".repeat(64) },
         format: FORMAT,
@@ -147,13 +147,29 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
             relation: Relation::Call,
             depth: 1,
         }),
+        moves: None,
         owner: Some("ada".into()),
         labels: BTreeMap::from([("channel".into(), "web".into())]),
         lease: Lease::default(),
         created_at: time(0),
         updated_at: time(1_250),
         expires_at: Some(far()),
-    }
+    };
+    SessionDoc { moves: Some(moves(&doc)), ..doc }
+}
+
+/// A flow that is parked in another one, which is parked too.
+pub(super) fn moves(doc: &SessionDoc) -> Moves {
+    let park = |doc: SessionDoc, visits| Moves {
+        origin: "desk".into(),
+        trail: vec!["desk".into(), "$a.b".into()],
+        visits,
+        returned: true,
+        parked: Some(Box::new(doc)),
+    };
+    let outer = SessionDoc { state: json!({ "$a.b": u64::MAX }), ..doc.clone() };
+    let inner = SessionDoc { moves: Some(park(outer, 0)), memory: BTreeMap::new(), ..doc.clone() };
+    park(inner, u64::MAX >> 1)
 }
 
 /// What a gate that could not run has said.
