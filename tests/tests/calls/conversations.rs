@@ -203,6 +203,18 @@ async fn a_called_flow_speaks_through_its_model_and_its_cost_counts() {
 }
 
 #[tokio::test]
+async fn the_cost_of_a_call_is_counted_once_though_the_turn_commits_twice() {
+    for durability in DURABILITIES {
+        let answer = ChatResponse::new(vec![Part::text("Goodbye.")]);
+        let model = ScriptedModel::new().response(answer.usage(TokenUsage::new(10, 2)));
+        let setup = setup_on(Arc::new(MemoryStore::new()), durability, model);
+        setup.say("talk again").await.unwrap();
+        let doc = setup.doc().await;
+        assert_eq!((doc.visit.number, doc.usage), (2, TokenUsage::new(10, 2)));
+    }
+}
+
+#[tokio::test]
 async fn streamed_or_not_the_documents_are_the_same() {
     let lasting = |setup: &Setup| {
         let store = setup.store.clone();

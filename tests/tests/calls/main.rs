@@ -67,6 +67,7 @@ impl World {
 /// | `missing` | calls a flow that is not registered |
 /// | `step[..]`, `steps[..\|..]` | runs a step within the action that does so, several side by side |
 /// | `dive` | calls this flow with the word `dive` |
+/// | `again` | enters the step anew, without words |
 /// | `charge:n`, `say:x` | calls a tool, says something |
 /// | `approve`, `both`, `sleep:n`, `signal` | waits for one or two of these |
 /// | `escalate`, `fail`, `break` | does so unless the world works |
@@ -96,7 +97,7 @@ impl Script {
     }
 }
 
-#[step(action, next(stay, end, escalate))]
+#[step(action, next(Act, stay, end, escalate))]
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 struct Act;
 
@@ -123,8 +124,10 @@ impl Action for Act {
         let said = cx.take_message().unwrap_or_default();
         let text = if called { cx.state.words.clone() } else { said };
         let mut results = Vec::new();
-        if let Some(reason) = play(&text, cx, &mut results).await? {
-            return Ok(ActNext::Escalate(reason));
+        match play(&text, cx, &mut results).await? {
+            Some(word) if word == "again" => return Ok(ActNext::Act),
+            Some(reason) => return Ok(ActNext::Escalate(reason)),
+            None => {}
         }
         cx.state.results.extend(results);
         if called { Ok(ActNext::End("done".into())) } else { Ok(ActNext::Stay) }
@@ -156,7 +159,7 @@ impl Action for Inner {
 
 type Playing<'a> = Pin<Box<dyn Future<Output = Result<Option<String>>> + Send + 'a>>;
 
-/// Does what the words say. Comes back early with a reason to escalate.
+/// Does what the words say. Comes back early with `again`, or with a reason to escalate.
 fn play<'a>(
     text: &'a str,
     cx: &'a mut ActionCx<'_, Script>,
@@ -216,6 +219,7 @@ fn play<'a>(
                     let receipt = cx.tool(Charge { cents: rest.parse()? }).await?;
                     results.push(receipt);
                 }
+                "again" => return Ok(Some(word)),
                 "say" => cx.say(rest),
                 "approve" => {
                     let by = cx.approve("may I?").await?.by;
