@@ -8,25 +8,22 @@ use std::sync::atomic::Ordering;
 use serde_json::{Map, Value};
 use tracing::Instrument as _;
 
-use super::call::escalation;
 use super::commit::Changes;
 use super::failure::Failure;
 use super::gates::Gatekeepers;
 use super::moves::{Moving, Worked, handed_off};
 use super::{Core, Durability, TurnOutcome};
 use crate::error::{Error, Result, StepError, TurnError};
-use crate::event::{Event, Rendered};
+use crate::event::Event;
 use crate::flow::gate::Ending;
 use crate::flow::{Drive, Flow, Steps};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
-use crate::message::{Message, Part, Role};
 use crate::outcome::Outcome;
 use crate::session::{GateVerdict, Interrupt, MAIN_MEMORY, Moves, PathEntry, Question, Waiting};
 use crate::step::recall;
 use crate::step::{
-    ActionCx, Arrival, DynStep, Effect, Kind, Ran, Scope, StepCx, arrive, dispatch, read,
-    run_until_stuck,
+    ActionCx, Arrival, DynStep, Kind, Ran, Scope, StepCx, arrive, dispatch, read, run_until_stuck,
 };
 use crate::transition::{Payload, Transition};
 
@@ -52,7 +49,7 @@ pub(super) struct Run<F: Flow> {
     pub(super) pause: Option<Outcome>,
     /// What the step waits for, once the turn has paused for it.
     pub(super) interrupts: Vec<Interrupt>,
-    question: Option<Question>,
+    pub(super) question: Option<Question>,
     /// What the user was told, in the parts of the turn in other flows too.
     pub(super) replies: Vec<String>,
     pub(super) crossings: u32,
@@ -84,7 +81,7 @@ pub(super) struct Before {
     fields: Value,
     message: Option<String>,
     /// How many effects on the conversation the hooks of the step have left before the run.
-    hooks: u32,
+    pub(super) hooks: u32,
 }
 
 /// The stay at the current step, with its payload as a value.
@@ -189,101 +186,6 @@ impl<F: Flow> Run<F> {
         self.scope.namespace = info.memory.unwrap_or(MAIN_MEMORY);
         let speaker = self.scope.speakers.get(self.cursor);
         self.scope.speaker = speaker.and_then(|(_, speaker)| speaker.clone());
-    }
-
-    /// Keeps a message in the memory of the current step.
-    pub(super) fn record(&mut self, role: Role, parts: Vec<Part>) {
-        let seq = self.ledger().doc().next_message + self.scope.unsaved.len() as u64;
-        let message = Message { seq, role, parts, at: self.core.clock.now() };
-        self.scope.unsaved.push((self.scope.namespace, message));
-    }
-
-    /// Keeps what was said in the memory of the current step.
-    pub(super) fn record_message(&mut self, role: Role, text: String) {
-        self.record(role, vec![Part::text(text)]);
-    }
-
-    /// Keeps the message of a session that waits for a person, answers it, and runs nothing.
-    pub(super) async fn park(
-        mut self: Box<Self>,
-        reason: String,
-        answers: bool,
-    ) -> Result<Worked, Error> {
-        if answers {
-            let flow = self.flow.clone();
-            let mut cx = StepCx::new(&*flow, &mut self.state, &mut self.scope);
-            let answer = flow.on_message_while_escalated(&reason, &mut cx).await;
-            self.answer_aside("on_message_while_escalated", answer)?;
-        }
-        self.pause = Some(Outcome::Escalated { reason });
-        self.close().await
-    }
-
-    /// Says what a hook answers while no step runs.
-    fn answer_aside(
-        &mut self,
-        hook: &'static str,
-        answer: Result<Option<String>>,
-    ) -> Result<(), Error> {
-        let answer = answer.map_err(|error| TurnError::Hook {
-            flow: F::ID.to_owned(),
-            session: self.scope.session.to_string(),
-            hook,
-            error,
-        })?;
-        if let Some(text) = answer {
-            self.scope.effects.push(Effect::Say { text, rendered: Rendered::Engine });
-        }
-        self.flush_aside();
-        Ok(())
-    }
-
-    /// Does to the conversation what was asked for while no step runs: what a run of the step
-    /// has said stays said.
-    pub(super) fn flush_aside(&mut self) {
-        let said = std::mem::take(&mut self.scope.said);
-        self.flush_effects();
-        self.scope.said = said;
-    }
-
-    /// Answers the user while a step waits, and runs nothing.
-    pub(super) async fn hold(
-        mut self: Box<Self>,
-        interrupts: Vec<Interrupt>,
-        answers: bool,
-    ) -> Result<Worked, Error> {
-        if answers {
-            let flow = self.flow.clone();
-            let mut cx = StepCx::new(&*flow, &mut self.state, &mut self.scope);
-            let answer = flow.on_message_while_waiting(&interrupts, &mut cx).await;
-            self.answer_aside("on_message_while_waiting", answer)?;
-        }
-        self.suspend(interrupts);
-        // The step has not run in this build of the flow.
-        self.digest = self.ledger().doc().flow.digest.as_str().into();
-        self.close().await
-    }
-
-    /// Pauses the turn until what the step waits for has come. A step that waits for the
-    /// user's message alone waits as any other step that has asked.
-    pub(super) fn suspend(&mut self, interrupts: Vec<Interrupt>) {
-        self.interrupts.clone_from(&interrupts);
-        self.scope.journal.await_calls();
-        if let Some(reason) = escalation(&interrupts) {
-            self.pause = Some(Outcome::Escalated { reason });
-            return;
-        }
-        let asks = interrupts.first().filter(|_| interrupts.iter().all(Interrupt::is_message));
-        self.pause = Some(match asks {
-            Some(asks) => {
-                let question = Some(asks.question()).filter(|asked| !asked.text.is_empty());
-                Outcome::Waiting { question }
-            }
-            None => {
-                self.scope.events.emit(|| Event::Paused { interrupts: interrupts.clone() });
-                Outcome::Suspended { interrupts }
-            }
-        });
     }
 
     /// Makes the last commit of the flow's part of the turn: the one that gives the lease
@@ -551,82 +453,6 @@ impl<F: Flow> Run<F> {
         let step = self.scope.step.clone();
         self.scope.events.emit(|| Event::StepExit { step, level: 0 });
         Ok(())
-    }
-
-    /// Does to the conversation what the step has asked for, but what was done already.
-    /// Returns how much that is of the run of an action, with what was done before.
-    pub(super) fn flush_effects(&mut self) -> u32 {
-        let step = self.scope.step.clone();
-        // A run that goes on has no hooks before it, so theirs do not count.
-        let mut hooks = self.before.as_ref().map_or(0, |before| before.hooks);
-        let mut said = 0;
-        for effect in std::mem::take(&mut self.scope.effects) {
-            if effect.is_counted() && hooks > 0 {
-                hooks -= 1;
-            } else if effect.is_counted() {
-                said += 1;
-                if said <= self.scope.said {
-                    continue;
-                }
-            }
-            let step = step.clone();
-            match effect {
-                Effect::Relay { text, heard } => {
-                    self.record_message(Role::Assistant, text.clone());
-                    self.replies.push(text.clone());
-                    if !heard {
-                        let rendered = Rendered::Engine;
-                        self.scope.events.emit(|| Event::Message { step, text, rendered });
-                    }
-                }
-                Effect::Say { text, rendered } => {
-                    self.record_message(Role::Assistant, text.clone());
-                    self.replies.push(text.clone());
-                    self.scope.events.emit(|| Event::Message { step, text, rendered });
-                }
-                Effect::Answer { parts, text } => {
-                    self.record(Role::Assistant, parts);
-                    self.tell_answer(step, text);
-                }
-                Effect::Aside(text) => self.tell_answer(step, text),
-                Effect::Round { answer, text, results } => {
-                    self.record(Role::Assistant, answer);
-                    self.record(Role::Tool, results);
-                    self.tell_answer(step, text);
-                }
-                Effect::Feedback(text) => {
-                    self.replies.push(text.clone());
-                    self.scope.events.emit(|| Event::Feedback { step, text });
-                }
-                Effect::Note(text) => {
-                    self.scope.notes.push(text.clone());
-                    self.scope.events.emit(|| Event::Note { step, text });
-                }
-                Effect::Ask(question) => {
-                    self.record_message(Role::Assistant, question.text.clone());
-                    self.replies.push(question.text.clone());
-                    let text = question.text.clone();
-                    self.scope.events.emit(|| Event::Message {
-                        step,
-                        text,
-                        rendered: Rendered::Engine,
-                    });
-                    self.scope.events.emit(|| Event::Question(question.clone()));
-                    self.question = Some(question);
-                }
-            }
-        }
-        self.scope.journal.pass_on();
-        said.max(self.scope.said)
-    }
-
-    /// Says what a model has answered.
-    fn tell_answer(&mut self, step: Arc<str>, text: String) {
-        if !text.trim().is_empty() {
-            self.replies.push(text.clone());
-            let rendered = Rendered::Model;
-            self.scope.events.emit(|| Event::Message { step, text, rendered });
-        }
     }
 
     /// Loads a step, unless this turn has touched it already.

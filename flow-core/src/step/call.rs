@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::action_cx::{Waiting, read};
 use super::child::{ChildOutcome, ChildTurn};
+use super::effect::{Waiting, read};
 use super::{ActionCx, Children, Effect, FlowMeta, Scope};
 use crate::effect::{Begun, message_request};
 use crate::error::{EffectError, Error, Result, SessionError, StepError, StoreError};

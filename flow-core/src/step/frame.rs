@@ -1,6 +1,6 @@
 use serde_json::Value;
 
-use super::action_cx::{Wait, outcome_of, read};
+use super::effect::{Wait, outcome_of, read};
 use super::recall::Recall;
 use super::{Arrival, DynStep, Effect, FlowMeta, Scope, StepCx, arrive, dispatch};
 use crate::effect::{Begun, Journal, Place};

@@ -16,6 +16,7 @@
 
 mod action;
 mod action_cx;
+mod answer;
 mod approval;
 mod batch;
 mod call;
@@ -25,6 +26,8 @@ pub mod confirm;
 mod cx;
 mod decide;
 mod driver;
+mod effect;
+mod erased;
 mod extract;
 pub(crate) mod frame;
 mod generate;
@@ -44,7 +47,8 @@ mod structured;
 
 pub(crate) use crate::event::EventSink;
 pub use action::Action;
-pub use action_cx::{ActionCx, Answer, Approve};
+pub use action_cx::ActionCx;
+pub use answer::{Answer, Approve};
 pub use batch::{
     BATCH_LIMIT, BATCH_RECORD_ITEMS, BATCH_RECORDS, BATCH_RETRIES, BatchReport, Concurrent,
     ITEM_BUSY_PATIENCE, ITEM_FIRST_WAIT, ITEM_LONGEST_WAIT, ITEM_TEXT_BYTES, ItemReport,
@@ -56,8 +60,9 @@ pub use confirm::Confirm;
 pub use cx::StepCx;
 pub(crate) use cx::{Effect, Scope};
 pub use decide::Decide;
-pub(crate) use driver::{Arrival, DynStep, Ran, arrive, dispatch, run_until_stuck};
 pub use driver::{FlowOf, StepKind};
+pub(crate) use driver::{Ran, run_until_stuck};
+pub(crate) use erased::{Arrival, DynStep, arrive, dispatch};
 pub(crate) use frame::FrameLimits;
 pub use generate::CHECK_RETRIES;
 

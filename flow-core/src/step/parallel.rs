@@ -10,8 +10,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::action_cx::read;
-use super::driver::make;
+use super::effect::read;
+use super::erased::make;
 use super::frame::{self, replay};
 use super::reducer::reduce;
 use super::{DynStep, Effect, FlowMeta, HasStep, Scope, Step, StepCx, StepKind};

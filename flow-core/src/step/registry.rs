@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::driver::make;
+use super::erased::make;
 use super::{DynStep, Exposure, FlowMeta, Kind, Slot, Step, StepKind};
 use crate::memory::ContextStrategy;
 use crate::model::Sampling;
