@@ -415,11 +415,11 @@ mod trip {
     use super::*;
 
     #[derive(Default, Serialize, Deserialize, JsonSchema)]
-    pub struct Cart {}
+    struct Cart {}
 
     #[flow(id = "trip", version = 3, steps(Explore, Checkout), state = Cart)]
     #[derive(Clone)]
-    pub struct Trip;
+    struct Trip;
 
     impl Flow for Trip {
         fn migrations() -> Migrations {
@@ -454,9 +454,9 @@ mod trip {
             Ok(CheckoutNext::End(self.payment.clone()))
         }
     }
-}
 
-#[test]
-fn the_migrations_leave_no_gap() {
-    Engine::builder().store(MemoryStore::new()).flow(trip::Trip).build().unwrap();
+    #[test]
+    fn the_migrations_leave_no_gap() {
+        Engine::builder().store(MemoryStore::new()).flow(Trip).build().unwrap();
+    }
 }
