@@ -60,7 +60,7 @@ mod pay {
 
         async fn run(&mut self, cx: &mut ActionCx<'_, Expenses>) -> Result<PayNext> {
             let charge = Charge { cents: 12_000 };
-            cx.approve(Request::new("Pay 120 euros").operation(&charge)).await?;
+            cx.approve(ApprovalRequest::new("Pay 120 euros").operation(&charge)).await?;
             cx.sleep(Duration::from_secs(3600)).await?;
             let receipt = cx.tool(charge).await?;
             cx.say(format!("Paid: {receipt}"));

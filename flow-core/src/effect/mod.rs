@@ -113,4 +113,4 @@ pub use decision::{Approved, Decision, Denied};
 pub(crate) use journal::call::{message_request, under_way};
 pub(crate) use journal::{Begun, Journal, Running};
 pub(crate) use place::Place;
-pub use request::Request;
+pub use request::ApprovalRequest;

@@ -12,21 +12,21 @@ use crate::tool::ToolCall;
 ///
 /// ```
 /// use std::time::Duration;
-/// use flow_core::effect::Request;
+/// use flow_core::effect::ApprovalRequest;
 ///
-/// let request = Request::new("Charge 120 euros")
+/// let request = ApprovalRequest::new("Charge 120 euros")
 ///     .description("The limit without approval is 100 euros.")
 ///     .deadline(Duration::from_secs(3 * 24 * 3600));
 /// ```
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request {
+pub struct ApprovalRequest {
     pub(crate) display: Display,
     pub(crate) deadline: Option<Duration>,
     pub(crate) approve_on_expiry: bool,
     pub(crate) operation: Option<Operation>,
 }
 
-impl Request {
+impl ApprovalRequest {
     /// A request of one line.
     pub fn new(title: impl Into<String>) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl Request {
     }
 }
 
-impl<T: Into<String>> From<T> for Request {
+impl<T: Into<String>> From<T> for ApprovalRequest {
     fn from(title: T) -> Self {
         Self::new(title)
     }

@@ -199,7 +199,7 @@ pub enum TurnError {
     },
     /// As many flows are parked as may be. Nothing has changed.
     #[error(
-        "session `{session}`: no digression to `{to}`: {limit} flows are parked already ({trail}); \
+        "session `{session}`: no digression to `{to}`: as many flows are parked as may be, {limit} ({trail}); \
          let one of them end, or raise `Limits::digressions`"
     )]
     DigressionDepth {

@@ -6,6 +6,7 @@ use crate::model::TokenUsage;
 /// How far an action has come with a flow that it has called. It is part of the effect's
 /// record; where the called session itself stands is in its own document.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct PendingCall {
     /// The id of the last turn that the called session has made for this call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -30,6 +31,7 @@ pub struct PendingCall {
 
 /// What has come for a called session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct CallInput {
     /// The id of the turn that takes it.
     pub turn: String,

@@ -41,6 +41,7 @@ pub struct EffectRecord {
 
 /// Where a step stands that an action runs within its own run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct FrameRecord {
     /// Its fields; for several steps side by side, those of each that is over.
     pub fields: Value,

@@ -12,7 +12,7 @@ use super::{
     Answer, Approve, BranchResults, Branches, FlowMeta, HasStep, Step, StepCx, StepKind, erased,
     frame, parallel,
 };
-use crate::effect::Request;
+use crate::effect::ApprovalRequest;
 use crate::error::{Error, Result, StepError, ToolError};
 use crate::event::Event;
 use crate::session::{EffectKind, ErrorRecord};
@@ -312,9 +312,9 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
     /// # Errors
     /// Once it is awaited: the [denial](crate::effect::Denied), which a deadline that has passed
     /// is too, unless [`Approve::decision`] takes it as a value.
-    pub fn approve(&self, request: impl Into<Request>) -> Approve<'_> {
+    pub fn approve(&self, request: impl Into<ApprovalRequest>) -> Approve<'_> {
         let request = request.into();
-        let Request { display, operation, .. } = &request;
+        let ApprovalRequest { display, operation, .. } = &request;
         let arguments = operation.as_ref().map(|operation| {
             Value::from(vec![operation.tool.clone(), operation.argument_hash.clone()])
         });

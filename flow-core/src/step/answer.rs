@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Scope;
 use super::effect::{Wait, read};
-use crate::effect::{Approved, Begun, Decision, Denied, Request};
+use crate::effect::{ApprovalRequest, Approved, Begun, Decision, Denied};
 use crate::error::{Result, StepError};
 use crate::session::{Display, EffectKind, EffectOutcome};
 
@@ -39,7 +39,7 @@ use crate::session::{Display, EffectKind, EffectOutcome};
 pub struct Approve<'a> {
     pub(super) scope: &'a Scope,
     pub(super) begun: Result<Begun, StepError>,
-    pub(super) request: Request,
+    pub(super) request: ApprovalRequest,
 }
 
 impl Approve<'_> {
@@ -48,7 +48,7 @@ impl Approve<'_> {
     /// # Errors
     /// When the journal says something else.
     pub async fn decision(self) -> Result<Decision> {
-        let Request { display, deadline, approve_on_expiry, operation } = self.request;
+        let ApprovalRequest { display, deadline, approve_on_expiry, operation } = self.request;
         let reason = Some("nobody decided before the deadline".to_owned());
         let expired = if approve_on_expiry {
             Decision::Approved(Approved { by: None, reason })

@@ -24,7 +24,7 @@ const BEGIN: &str = "begin";
 
 /// What a called flow came to.
 #[non_exhaustive]
-pub struct Finished<F: FlowMeta> {
+pub struct CallOutcome<F: FlowMeta> {
     /// Its shared state at the end.
     pub state: F::State,
     /// Why it has ended, in the words of its last step.
@@ -33,9 +33,9 @@ pub struct Finished<F: FlowMeta> {
     pub session: SessionId,
 }
 
-impl<F: FlowMeta<State: fmt::Debug>> fmt::Debug for Finished<F> {
+impl<F: FlowMeta<State: fmt::Debug>> fmt::Debug for CallOutcome<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Finished")
+        f.debug_struct("CallOutcome")
             .field("state", &self.state)
             .field("reason", &self.reason)
             .field("session", &self.session)
@@ -107,11 +107,11 @@ impl<F: FlowMeta> ActionCx<'_, F> {
     /// shows when it is called: the action may go on without it. A failure that sending the
     /// turn again may cure fails the turn of the caller at once; the next one goes on in the
     /// called session, with the same message if it is the same turn, or with the new one.
-    pub async fn call_flow<G: FlowMeta>(&mut self, state: G::State) -> Result<Finished<G>> {
+    pub async fn call_flow<G: FlowMeta>(&mut self, state: G::State) -> Result<CallOutcome<G>> {
         let state = serde_json::to_value(&state)?;
         let (state, reason, session) = call(self.scope, G::ID, state).await?;
         let state = read(&format!("call of `{}`", G::ID), state)?;
-        Ok(Finished { state, reason, session })
+        Ok(CallOutcome { state, reason, session })
     }
 }
 

@@ -53,7 +53,7 @@ pub use batch::{
     BATCH_CONCURRENCY, BATCH_RECORD_ITEMS, BATCH_RECORDS, BATCH_RETRIES, BatchReport, Concurrent,
     ITEM_BUSY_PATIENCE, ITEM_FIRST_WAIT, ITEM_LONGEST_WAIT, ITEM_TEXT_BYTES, ItemReport,
 };
-pub use call::Finished;
+pub use call::CallOutcome;
 pub(crate) use child::Children;
 pub use collect::Collect;
 pub use confirm::Confirm;

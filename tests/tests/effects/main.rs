@@ -209,7 +209,7 @@ impl Action for Act {
                 }
                 "hurry" => {
                     let limit = std::time::Duration::from_secs(60);
-                    let request = flow_core::effect::Request::new("quick?").deadline(limit);
+                    let request = flow_core::effect::ApprovalRequest::new("quick?").deadline(limit);
                     let decision = cx.approve(request).decision().await?;
                     cx.say(format!("approved in time: {}", decision.is_approved()));
                 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use flow_core::effect::Request;
+use flow_core::effect::ApprovalRequest;
 use flow_core::prelude::*;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -218,7 +218,7 @@ impl Action for Work {
                     cx.say(format!("{size} metres"));
                 }
                 "approve" => {
-                    let request = Request::new("Charge 12 euros?")
+                    let request = ApprovalRequest::new("Charge 12 euros?")
                         .description("The limit without approval is 10 euros.")
                         .operation(&Charge { cents: 1200 })
                         .deadline(Duration::from_secs(3600));

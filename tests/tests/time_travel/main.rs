@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use flow_core::effect::Request;
+use flow_core::effect::ApprovalRequest;
 use flow_core::engine::{Checkpoints, Delivery, EngineBuilder, SessionHandle};
 use flow_core::error::Error;
 use flow_core::message::Part;
@@ -159,8 +159,8 @@ impl Action for Act {
                 }
                 "both" => {
                     let (first, second) = futures_util::join!(
-                        cx.approve(Request::new("first")).decision(),
-                        cx.approve(Request::new("second")).decision(),
+                        cx.approve(ApprovalRequest::new("first")).decision(),
+                        cx.approve(ApprovalRequest::new("second")).decision(),
                     );
                     cx.say(format!("{} {}", first?.is_approved(), second?.is_approved()));
                 }
