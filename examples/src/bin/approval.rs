@@ -114,8 +114,9 @@ impl Action for Pay {
         let charge = Charge { what: what.clone(), euros: *euros };
         let payment = format!("{euros} euros for {what}");
         if charge.euros > LIMIT {
-            let request =
-                Request::new(format!("pay {payment}")).deadline(PATIENCE).operation(&charge);
+            let request = ApprovalRequest::new(format!("pay {payment}"))
+                .deadline(PATIENCE)
+                .operation(&charge);
             cx.say(format!("More than {LIMIT} euros: somebody has to approve it."));
             let approved = cx.approve(request).await?;
             cx.say(format!("Approved by {}.", approved.by.as_deref().unwrap_or("somebody")));
