@@ -117,7 +117,9 @@ impl EngineBuilder {
     }
 
     /// How long a session is kept after its last commit, or after the time for which it waits
-    /// if that is later. Default: for ever.
+    /// if that is later. A session that an action has
+    /// [called](crate::step::ActionCx::call_flow) is kept as long as its caller's, until it has
+    /// ended. Default: for ever.
     #[must_use]
     pub fn session_ttl(mut self, ttl: Duration) -> Self {
         self.session_ttl = Some(ttl);

@@ -50,10 +50,10 @@ pub(super) async fn refuse(core: &Core, held: Held, opened: Opened) {
             let ledger = core.ledger(&opened.grant, doc);
             match ledger.commit(delta, &[], true).await {
                 Ok(()) => held.forget(),
-                Err(_) => held.give_back().await,
+                Err(_) => held.leave().await,
             }
         }
-        _ => held.give_back().await,
+        _ => held.leave().await,
     }
 }
 

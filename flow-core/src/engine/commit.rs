@@ -161,6 +161,13 @@ impl<F: Flow> Run<F> {
         self.ledger().commit(delta, &[], false).await
     }
 
+    /// Whether the session is over with the turn.
+    fn ends(&self) -> bool {
+        let pause = self.pause.as_ref();
+        pause
+            .is_some_and(|pause| matches!(pause, Outcome::Ended { .. } | Outcome::HandedOff { .. }))
+    }
+
     /// What differs from the document as it was last committed, and what moves out of it.
     pub(super) fn build_delta(
         &self,
@@ -231,6 +238,9 @@ impl<F: Flow> Run<F> {
         // A called session is woken by its caller.
         let own_wake_at = wake_at.filter(|_| !is_called(&doc));
         delta.wake_at = (doc.wake_at != own_wake_at).then_some(own_wake_at);
+        // A called session lasts as long as its caller, which may wait for it and meanwhile
+        // make turns of which this one knows nothing.
+        let ttl = ttl.filter(|_| !is_called(&doc) || self.ends());
         let expires_at = expiry(ttl, wake_at, now);
         delta.expires_at = (doc.expires_at != expires_at).then_some(expires_at);
         let archive = self.append_history(&doc, &mut delta);

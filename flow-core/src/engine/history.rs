@@ -8,7 +8,8 @@ use crate::error::{Error, SessionError, StoreError};
 use crate::id::SessionId;
 use crate::model::TokenUsage;
 use crate::session::{
-    ArchiveEntry, ArchiveMark, Delta, EffectKind, Interrupt, Lease, SessionDoc, Status, Waiting,
+    ArchiveEntry, ArchiveMark, Delta, EffectKind, Interrupt, Lease, PendingCall, SessionDoc,
+    Status, Waiting,
 };
 use crate::store::{CheckpointSummary, Grant, OpenRequest, Transcript};
 use crate::time::Timestamp;
@@ -143,10 +144,15 @@ impl SessionHandle {
     ///   those that the other session has now.
     /// * A checkpoint of an older document version is migrated by its first turn.
     ///
+    /// Sessions that the session has [called](crate::step::ActionCx::call_flow) or begun as items
+    /// of a [batch](crate::step::ActionCx::concurrent) are not copied. What they have come to is
+    /// recorded; in the middle of a call or a batch there is no fork.
+    ///
     /// # Errors
     /// [`StoreError::NotFound`] when there is no such session, [`StoreError::Busy`] while a
     /// turn works on it, [`SessionError::NoCheckpoint`] when it has no checkpoint of this
-    /// revision, [`StoreError::Exists`] when there is a session with the new id.
+    /// revision, [`SessionError::UnderWay`] when a call or a batch was under way there,
+    /// [`StoreError::Exists`] when there is a session with the new id.
     pub async fn fork(&self, at_revision: u64, id: SessionId) -> Result<Self, Error> {
         let (grant, doc) = self.open().await?;
         let fork = self.fork_from(&doc, at_revision, id).await;
@@ -160,6 +166,7 @@ impl SessionHandle {
     async fn fork_from(&self, doc: &SessionDoc, at: u64, id: SessionId) -> Result<Self, Error> {
         let core = &self.core;
         let from = self.checkpoint(at).await?;
+        self.check_alone(&from.doc)?;
         let exists = || Error::from(StoreError::Exists { session: id.clone() });
         if core.store.load(&id).await?.is_some() {
             return Err(exists());
@@ -216,6 +223,9 @@ impl SessionHandle {
     ///   Owner and labels stay too, and messages go on being counted.
     /// * A session that has ended since goes on.
     /// * A checkpoint of an older document version is migrated by the next turn.
+    /// * A [call](crate::step::ActionCx::call_flow) or a [batch](crate::step::ActionCx::concurrent)
+    ///   that has begun since is made anew, in new sessions. Those that it had stay where they
+    ///   are, and nobody waits for them; they are deleted with the session.
     ///
     /// When messages have moved to the archive since, those that had moved there before are
     /// copied, so a rewind of a long conversation writes as much as its archive.
@@ -223,7 +233,8 @@ impl SessionHandle {
     /// # Errors
     /// [`StoreError::NotFound`] when there is no such session, [`StoreError::Busy`] while a
     /// turn works on it, [`SessionError::NoCheckpoint`] when it has no checkpoint of this
-    /// revision.
+    /// revision, [`SessionError::UnderWay`] when a call or a batch was under way there: its
+    /// sessions cannot be put back.
     pub async fn rewind(&self, to_revision: u64) -> Result<(), Error> {
         let (grant, doc) = self.open().await?;
         let status = doc.status;
@@ -237,6 +248,7 @@ impl SessionHandle {
     async fn rewind_to(&self, grant: &Grant, doc: SessionDoc, to: u64) -> Result<(), Error> {
         let core = &self.core;
         let target = self.checkpoint(to).await?;
+        self.check_alone(&target.doc)?;
         let now = core.clock.now();
         // A turn that was cut off may have made visits that were not committed.
         let visit = doc.last_visit() + u64::from(core.limits.crossings) + 1;
@@ -245,6 +257,13 @@ impl SessionHandle {
         let mut ledger = core.ledger(grant, doc);
         ledger.replace(SessionDoc { expires_at, ..rewound });
         ledger.commit(Delta::default(), &archive, true).await
+    }
+
+    /// Refuses a document that waits for sessions which are somewhere else by now.
+    fn check_alone(&self, doc: &SessionDoc) -> Result<(), SessionError> {
+        let Some(what) = under_way(doc) else { return Ok(()) };
+        let session = self.id.to_string();
+        Err(SessionError::UnderWay { session, revision: doc.revision, what })
     }
 
     /// Says which revisions there are.
@@ -275,6 +294,18 @@ fn ranges(numbers: impl Iterator<Item = u64>) -> String {
         .rev()
         .map(|(from, to)| if from == to { from.to_string() } else { format!("{from}-{to}") });
     shown.collect::<Vec<_>>().join(", ")
+}
+
+/// What a document waits for that other sessions do.
+fn under_way(doc: &SessionDoc) -> Option<String> {
+    let waits = doc.effects.values().find_map(|effect| match effect.kind {
+        _ if effect.outcome.is_some() => None,
+        EffectKind::Call => Some(format!("the call of flow `{}`", effect.tool)),
+        EffectKind::Batch => Some(format!("a batch of flow `{}`", effect.tool)),
+        _ => None,
+    });
+    let parked = || doc.moves.as_ref().and_then(|moves| moves.parked.as_deref());
+    waits.or_else(|| parked().and_then(under_way))
 }
 
 /// A new session from a checkpoint, and its archive.
@@ -331,7 +362,7 @@ fn rewind_doc(
     let rewound = SessionDoc {
         revision: present.revision,
         turns: present.turns.clone(),
-        usage: present.usage,
+        usage: paid(present),
         next_message: present.next_message.max(rewound.next_message),
         archive: mark,
         superseded: present.superseded,
@@ -344,6 +375,24 @@ fn rewind_doc(
         ..rewound
     };
     (rewound, archive)
+}
+
+/// What models have cost, with what calls have cost whose step is not left.
+fn paid(doc: &SessionDoc) -> TokenUsage {
+    let uncounted = |doc: &SessionDoc| {
+        let calls = doc.effects.values().filter_map(|effect| effect.call.as_ref());
+        calls.fold(TokenUsage::default(), |mut sum, call| {
+            sum += call.usage;
+            sum
+        })
+    };
+    let mut usage = doc.usage;
+    let mut next = Some(doc);
+    while let Some(doc) = next {
+        usage += uncounted(doc);
+        next = doc.moves.as_ref().and_then(|moves| moves.parked.as_deref());
+    }
+    usage
 }
 
 /// A document that stood in the middle of a turn waits for the next one.
@@ -370,10 +419,14 @@ fn renumber(entries: Vec<ArchiveEntry>, first: u64) -> (ArchiveMark, Vec<Archive
 fn move_visit(doc: &mut SessionDoc, session: &SessionId, visit: u64) {
     let (old_key, new_key) =
         (format!("{}:{}:", doc.id, doc.visit.number), format!("{session}:{visit}:"));
-    let effects = std::mem::take(&mut doc.effects).into_iter().filter_map(|(key, record)| {
+    let effects = std::mem::take(&mut doc.effects).into_iter().filter_map(|(key, mut record)| {
         let begun = record.outcome.is_none();
         let is_call = matches!(record.kind, EffectKind::Tool | EffectKind::Run);
         let rest = key.strip_prefix(&old_key).filter(|_| !(begun && is_call))?;
+        if let Some(call) = &mut record.call {
+            call.usage = TokenUsage::default();
+        }
+        record.call = record.call.filter(|call| *call != PendingCall::default());
         Some((format!("{new_key}{rest}"), record))
     });
     doc.effects = effects.collect::<BTreeMap<_, _>>();

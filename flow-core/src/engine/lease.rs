@@ -11,7 +11,7 @@ use super::turn::cancelled;
 use crate::error::{EffectError, Error, SessionError, StoreError, TurnError};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
-use crate::session::{Delta, ErrorRecord, Status};
+use crate::session::{Delta, ErrorRecord, SessionDoc, Status};
 use crate::store::{Grant, SessionStore};
 use crate::time::Timestamp;
 
@@ -28,21 +28,30 @@ pub(super) struct Held {
     now: Timestamp,
     /// Whether the session was due: nobody else may come back to it.
     due: bool,
+    /// Whether the worker of its last turn has died.
+    died: bool,
     pub(super) closing: Arc<AtomicBool>,
     /// Ends when the lease is lost.
     renewal: JoinHandle<StoreError>,
 }
 
 impl Held {
-    pub(super) fn new(core: &Core, session: &SessionId, grant: Grant, due: bool) -> Self {
+    pub(super) fn new(
+        core: &Core,
+        session: &SessionId,
+        grant: Grant,
+        doc: Option<&SessionDoc>,
+    ) -> Self {
+        let now = core.clock.now();
         let renewal = renew(core.store.clone(), session.clone(), grant.clone(), core.lease);
         Self {
             store: core.store.clone(),
             checkpoints: core.checkpoints.count(),
             session: session.clone(),
             grant: Some(grant),
-            now: core.clock.now(),
-            due,
+            now,
+            due: doc.is_some_and(|doc| is_due(doc, now)),
+            died: doc.is_some_and(|doc| doc.status == Status::Running),
             closing: Arc::default(),
             renewal: tokio::spawn(renewal),
         }
@@ -62,20 +71,34 @@ impl Held {
         self.grant = None;
     }
 
+    /// Whether the session was due when it was opened.
+    pub(super) fn is_due(&self) -> bool {
+        self.due
+    }
+
     /// Gives the lease back without a change. When that fails it runs out by itself.
     pub(super) async fn give_back(mut self) {
+        self.renewal.abort();
         if let Some(grant) = self.grant.take()
-            && let Err(error) = self.store.release(&self.session, &grant).await
+            && let Err(error) = give_back(&self.store, &self.session, &grant, self.died).await
         {
             tracing::warn!(session = %self.session, error = %error, "lease not given back");
         }
+    }
+
+    /// Gives the lease back without a change, and leaves a session whose worker has died to
+    /// whoever has called it.
+    pub(super) async fn leave(mut self) {
+        self.died = false;
+        self.give_back().await;
     }
 
     /// Records an error in the document as it was last committed, and gives the lease back.
     pub(super) async fn record(mut self, error: &Error) {
         if let Some(grant) = self.grant.take() {
             let store = (&self.store, self.checkpoints);
-            record_failure(store, &self.session, grant, error, (self.now, self.due)).await;
+            let was = (self.now, self.due, self.died);
+            record_failure(store, &self.session, grant, error, was).await;
         }
     }
 }
@@ -88,13 +111,32 @@ impl Drop for Held {
         {
             let (store, checkpoints) = (self.store.clone(), self.checkpoints);
             let session = self.session.clone();
-            let at = (self.now, self.due);
+            let was = (self.now, self.due, self.died);
             runtime.spawn(async move {
                 let store = (&store, checkpoints);
-                record_failure(store, &session, grant, &cancelled(&session), at).await;
+                record_failure(store, &session, grant, &cancelled(&session), was).await;
             });
         }
     }
+}
+
+/// Whether the time has come for which a session waits.
+fn is_due(doc: &SessionDoc, now: Timestamp) -> bool {
+    doc.wake_at.is_some_and(|at| at <= now)
+}
+
+/// Gives a lease back without a change. A session whose worker has died is found by a sweep, by
+/// a lease that has ended.
+pub(super) async fn give_back(
+    store: &Arc<dyn SessionStore>,
+    session: &SessionId,
+    grant: &Grant,
+    died: bool,
+) -> Result<(), StoreError> {
+    if died {
+        return store.renew(session, grant, Duration::ZERO).await.map(drop);
+    }
+    store.release(session, grant).await
 }
 
 /// Renews a lease after each third of its time, until it is lost.
@@ -125,7 +167,7 @@ async fn record_failure(
     session: &SessionId,
     grant: Grant,
     error: &Error,
-    (now, due): (Timestamp, bool),
+    (now, due, died): (Timestamp, bool, bool),
 ) {
     // Documents that cannot be used as they are stay as they are. When the store is gone or
     // the lease is lost, the lease runs out by itself.
@@ -164,6 +206,6 @@ async fn record_failure(
     };
     // Of a session that was due, a sweeper learns when the lease has run out.
     if !recorded && (untouched || !due) {
-        let _ = store.release(session, &grant).await;
+        let _ = give_back(store, session, &grant, died && untouched).await;
     }
 }

@@ -1,10 +1,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Core;
 use super::call::check_own;
+use super::lease::give_back;
 use crate::error::{Error, SessionError, StoreError};
 use crate::id::SessionId;
 use crate::session::{Delta, SessionDoc, Status, Visit, Waiting};
@@ -151,12 +151,7 @@ impl SessionHandle {
 
     /// Gives the lease back without a change.
     pub(super) async fn give_back(&self, grant: &Grant, status: Status) -> Result<(), StoreError> {
-        let store = &self.core.store;
-        if status == Status::Running {
-            // Its worker has died. A sweep finds that by a lease that has ended.
-            return store.renew(&self.id, grant, Duration::ZERO).await.map(drop);
-        }
-        store.release(&self.id, grant).await
+        give_back(&self.core.store, &self.id, grant, status == Status::Running).await
     }
 
     /// Takes the lease outside of a turn. Whoever does so gives it back.

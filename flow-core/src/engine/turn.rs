@@ -9,7 +9,7 @@ use tracing::Instrument as _;
 use super::build::{FlowSlot, Running};
 use super::call;
 use super::delivery::{MAX_SIGNAL_ID_BYTES, SIGNAL_TURN, answer, pending};
-use super::lease::Held;
+use super::lease::{Held, give_back};
 use super::moves::{Arrives, Carried, Entry, Moved, Ready, Unfit, Worked, digress, follow};
 use super::prepare::{Prepared, prepare};
 use super::queue;
@@ -118,8 +118,9 @@ pub(super) async fn take_turn<F: Flow>(
             let store = core.store.clone();
             let id = session.clone();
             let give_back = async move {
-                if let Ok(opened) = opening.await {
-                    let _ = store.release(&id, &opened.grant).await;
+                if let Ok(Opened { grant, doc, .. }) = opening.await {
+                    let died = doc.is_some_and(|doc| doc.status == Status::Running);
+                    let _ = give_back(&store, &id, &grant, died).await;
                 }
             };
             let give_back = tokio::time::timeout(patience(core), give_back);
@@ -150,9 +151,7 @@ pub(super) async fn take_turn<F: Flow>(
         }
         opened => opened?,
     };
-    let now = core.clock.now();
-    let due = opened.doc.as_ref().and_then(|doc| doc.wake_at).is_some_and(|at| at <= now);
-    let mut held = Held::new(core, &session, opened.grant.clone(), due);
+    let mut held = Held::new(core, &session, opened.grant.clone(), opened.doc.as_ref());
     if let Err(error) = call::check_turn(&prepared.request, opened.doc.as_ref()) {
         let _ = tokio::time::timeout(patience(core), call::refuse(core, held, opened)).await;
         return Err(error);
@@ -179,7 +178,7 @@ pub(super) async fn take_turn<F: Flow>(
         return Ok(outcome);
     }
 
-    if prepared.request.wakes && !due {
+    if prepared.request.wakes && !held.is_due() {
         let _ = tokio::time::timeout(patience(core), held.give_back()).await;
         return Err(TurnError::NotDue { session: session.to_string() }.into());
     }
@@ -550,7 +549,6 @@ async fn work<F: Flow>(
         clock: core.clock.clone(),
         children: Some(Arc::new(Engine { core: core.clone() })),
         ledger: Some(Arc::new(ledger)),
-        entered: Vec::new(),
         callers: request.callers,
     };
     let created = arrives == Arrives::Created;

@@ -130,6 +130,20 @@ pub enum SessionError {
         /// What it is doing.
         status: &'static str,
     },
+    /// The checkpoint stands in the middle of a call or of a batch, and has no part in what
+    /// the sessions of that have done.
+    #[error(
+        "the checkpoint of revision {revision} of session `{session}` stands in the middle of {what}, \
+         whose own sessions it does not have; choose one from before or after that"
+    )]
+    UnderWay {
+        /// The session.
+        session: String,
+        /// The revision that was asked for.
+        revision: u64,
+        /// What is not over, e.g. "the call of flow `card`".
+        what: String,
+    },
     /// The session has no checkpoint of this revision.
     #[error("session `{session}` has no checkpoint of revision {revision}; {known}")]
     NoCheckpoint {
@@ -156,6 +170,7 @@ impl SessionError {
             Self::Ended { .. } => "session-ended",
             Self::Called { .. } => "called-session",
             Self::NotEscalated { .. } => "not-escalated",
+            Self::UnderWay { .. } => "call-under-way",
             Self::NoCheckpoint { .. } => "no-checkpoint",
         }
     }
@@ -166,7 +181,10 @@ impl SessionError {
             Self::NoCheckpoint { .. } => 404,
             Self::TooLarge { .. } => 413,
             Self::TooDeep { .. } => 422,
-            Self::Ended { .. } | Self::Called { .. } | Self::NotEscalated { .. } => 409,
+            Self::Ended { .. }
+            | Self::Called { .. }
+            | Self::NotEscalated { .. }
+            | Self::UnderWay { .. } => 409,
             _ => 500,
         }
     }

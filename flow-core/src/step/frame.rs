@@ -63,7 +63,6 @@ impl Scope {
             children: self.children.clone(),
             callers: self.callers.clone(),
             ledger: self.ledger.clone(),
-            entered: Vec::new(),
         }
     }
 
@@ -112,7 +111,6 @@ impl Drop for Frame<'_> {
     fn drop(&mut self) {
         self.around.effects.append(&mut self.scope.effects);
         self.around.usage += self.scope.usage;
-        self.around.entered.append(&mut self.scope.entered);
     }
 }
 
@@ -125,9 +123,9 @@ pub(super) async fn call<F: FlowMeta>(
     arguments: &Value,
 ) -> Result<Value> {
     cx.scope.check_depth(name)?;
-    let (place, repeated) = match cx.scope.begin(EffectKind::Step, name, Some(arguments))? {
+    let place = match cx.scope.begin(EffectKind::Step, name, Some(arguments))? {
         Begun::Replayed { place, outcome } => return replay(cx, name, &place, outcome),
-        Begun::Fresh { place, repeated, .. } => (place, repeated),
+        Begun::Fresh { place, .. } => place,
     };
     let before = serde_json::to_value(&*cx.state)?;
     let ask_flow = cx.ask_flow;
@@ -135,7 +133,7 @@ pub(super) async fn call<F: FlowMeta>(
     let result = {
         let mut cx = StepCx::new(cx.flow, cx.state, &mut frame.scope);
         cx.ask_flow = ask_flow;
-        run(&mut cx, &mut *step, input, repeated, true).await
+        run(&mut cx, &mut *step, input, true).await
     };
     let journal = frame.scope.journal.clone();
     match result {
@@ -208,7 +206,6 @@ pub(super) async fn run<F: FlowMeta>(
     cx: &mut StepCx<'_, F>,
     step: &mut dyn DynStep<F>,
     input: Payload,
-    repeated: bool,
     may_ask: bool,
 ) -> Result<Value> {
     let place = cx.scope.frame.clone();
@@ -226,10 +223,8 @@ pub(super) async fn run<F: FlowMeta>(
     } else {
         let (visit, level) = (cx.scope.visit, cx.scope.level);
         cx.scope.events.emit(|| Event::StepEnter { step: name.clone(), visit, level });
-        if !repeated {
-            let at = cx.scope.clock.now();
-            cx.scope.entered.push(PathEntry { step: name.to_string(), level, at });
-        }
+        let at = cx.scope.clock.now();
+        cx.scope.journal.enter_step(&place, PathEntry { step: name.to_string(), level, at });
         arrive(step, Arrival { from: None, input, start: false }, cx).await?;
     }
     loop {

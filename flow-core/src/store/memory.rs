@@ -103,6 +103,12 @@ fn not_found(id: &SessionId) -> StoreError {
     StoreError::NotFound { session: id.clone() }
 }
 
+/// Deletes what belongs to a session that is gone.
+fn delete_family(records: &mut BTreeMap<SessionId, Record>, id: &SessionId) {
+    let family = format!("{id}~");
+    records.retain(|key, _| !key.as_str().starts_with(&family));
+}
+
 /// The entries of the archive of a session that belong to one of its documents.
 fn archive(
     records: &BTreeMap<SessionId, Record>,
@@ -247,8 +253,7 @@ impl SessionStore for MemoryStore {
 
     async fn delete(&self, id: &SessionId) -> Result<bool, StoreError> {
         let mut records = self.lock();
-        let family = format!("{id}~");
-        records.retain(|key, _| !key.as_str().starts_with(&family));
+        delete_family(&mut records, id);
         Ok(records.remove(id).is_some_and(|record| record.doc.is_some()))
     }
 
@@ -306,12 +311,14 @@ impl SessionStore for MemoryStore {
         let now = Timestamp::now();
         let mut swept = Swept::default();
         let mut records = self.lock();
+        let mut expired = Vec::new();
         records.retain(|id, record| {
             let free = record.is_free(now);
-            let expired =
+            let over =
                 record.doc.as_ref().is_some_and(|doc| doc.expires_at.is_some_and(|at| at <= now));
-            if free && expired {
+            if free && over {
                 swept.expired += 1;
+                expired.push(id.clone());
                 return false;
             }
             if free && record.lease.holder.is_some() && swept.freed.len() < limit {
@@ -330,6 +337,10 @@ impl SessionStore for MemoryStore {
             }
             true
         });
+        for id in expired {
+            delete_family(&mut records, &id);
+        }
+        swept.freed.retain(|id| records.contains_key(id));
         Ok(swept)
     }
 }

@@ -5,6 +5,7 @@ mod conversations;
 mod crashes;
 mod failures;
 mod sessions;
+mod time_travel;
 mod waits;
 
 use std::pin::Pin;

@@ -50,6 +50,61 @@ async fn the_family_is_deleted_with_the_caller() {
     }
 }
 
+/// Sessions in memory and in SQLite, made hours ago and kept for a time.
+async fn setups_hours_ago(
+    hours: u64,
+    ttl: u64,
+) -> (Vec<(Arc<dyn SessionStore>, Engine, ManualClock)>, tempfile::TempDir) {
+    let hour = Duration::from_secs(3600);
+    let folder = tempfile::tempdir().unwrap();
+    let sqlite = SqliteStore::open(folder.path().join("s.db")).await.unwrap();
+    let stores: [Arc<dyn SessionStore>; 2] = [Arc::new(MemoryStore::new()), Arc::new(sqlite)];
+    // Stores go by the real time.
+    let setups = stores.map(|store| {
+        let start = flow_core::time::Timestamp::now().as_millis()
+            - i64::try_from(hours).unwrap() * 3_600_000;
+        let clock = ManualClock::at(flow_core::time::Timestamp::from_millis(start).unwrap());
+        let builder = Engine::builder().shared_store(store.clone()).clock(clock.clone());
+        let builder = builder.session_ttl(hour * u32::try_from(ttl).unwrap());
+        let engine = builder.flow(Script::default()).flow(Table).build().unwrap();
+        (store, engine, clock)
+    });
+    (setups.into(), folder)
+}
+
+#[tokio::test]
+async fn a_called_session_is_kept_as_long_as_its_caller_waits_for_it() {
+    let (setups, _folder) = setups_hours_ago(3, 2).await;
+    for (store, engine, clock) in setups {
+        let turn = |text: &str| engine.turn::<Script>(TurnRequest::new(session()).message(text));
+        let outcome = turn("call[call[approve]]").await.unwrap();
+        let request = outcome.interrupts()[0].request_id.clone();
+        clock.advance(Duration::from_secs(2 * 3600));
+        // A turn of which the called sessions know nothing; after it theirs would be over.
+        turn("still there?").await.unwrap();
+        assert_eq!(engine.sweep().await.unwrap().expired, 0);
+        engine.deliver(session(), Delivery::approve(request)).await.unwrap();
+        let doc = store.load(&session()).await.unwrap().unwrap();
+        assert!(pending(&doc).is_empty() && doc.expires_at.is_some(), "{doc:?}");
+        for child in called(&store).await {
+            assert_eq!((child.status, child.expires_at), (Status::Completed, doc.expires_at));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_called_session_expires_with_its_caller() {
+    let (setups, _folder) = setups_hours_ago(3, 2).await;
+    for (store, engine, _) in setups {
+        let turn = |text: &str| engine.turn::<Script>(TurnRequest::new(session()).message(text));
+        turn("call[call[approve]]").await.unwrap();
+        assert_eq!(called(&store).await.len(), 2);
+        assert_eq!(engine.sweep().await.unwrap().expired, 1);
+        assert!(store.load(&session()).await.unwrap().is_none());
+        assert!(called(&store).await.is_empty());
+    }
+}
+
 #[tokio::test]
 async fn a_restarted_call_goes_on_with_its_session() {
     let setup = setup();

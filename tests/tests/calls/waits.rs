@@ -204,3 +204,59 @@ impl Setup {
         called.remove(0)
     }
 }
+
+/// A call that asks the user, beside one that waits for approval: whoever answers first.
+#[tokio::test]
+async fn a_message_and_an_approval_each_find_the_branch_that_waits_for_them() {
+    for durability in DURABILITIES {
+        for approved_after in 0..3 {
+            let setup = setup_on(Arc::new(MemoryStore::new()), durability, ScriptedModel::new());
+            let words = "say:a steps[table charge:1|approve charge:2|call[approve charge:3]] say:z";
+            let mut replies = setup.say(words).await.unwrap().replies;
+            let mut texts = ["4", "noon"].iter();
+            for n in 0..3 {
+                if n == approved_after {
+                    for _ in 0..2 {
+                        let pending = setup.pending().await;
+                        let request =
+                            pending.iter().find(|i| i.kind != EffectKind::Message).unwrap();
+                        let delivery = Delivery::approve(&request.request_id).by("ada");
+                        let delivery = delivery.signal_id(&request.request_id);
+                        for _ in 0..2 {
+                            let outcome =
+                                setup.engine.deliver(session(), delivery.clone()).await.unwrap();
+                            if !outcome.repeated {
+                                replies.extend(outcome.replies);
+                            }
+                        }
+                    }
+                }
+                if let Some(text) = texts.next() {
+                    replies.extend(setup.say(text).await.unwrap().replies);
+                }
+            }
+            let doc = setup.doc().await;
+            assert!(pending(&doc).is_empty(), "{doc:?}");
+            let state: Shared = serde_json::from_value(doc.state.clone()).unwrap();
+            let results = [
+                "table for 4",
+                "receipt for 1",
+                "approved by ada",
+                "receipt for 2",
+                "approved by ada",
+                "receipt for 3",
+            ];
+            assert_eq!(state.results, results, "{approved_after}");
+            assert_eq!(setup.world.take_charges().len(), 3);
+            for once in ["For how many?", "At noon or in the evening?", "Thank you, Ada.", "z"] {
+                let count = replies.iter().filter(|reply| *reply == once).count();
+                assert_eq!(count, 1, "{once}: {replies:?}, {approved_after}");
+            }
+            let said: Vec<String> =
+                history(&doc).into_iter().filter(|l| l.starts_with("flow")).collect();
+            let replied: Vec<String> =
+                replies.iter().map(|reply| format!("flow: {reply}")).collect();
+            assert_eq!(said, replied);
+        }
+    }
+}

@@ -87,3 +87,41 @@ async fn a_session_whose_worker_has_died_is_still_found_by_a_sweep() {
         assert_eq!(talk.doc("s").await.current_step, "Over");
     }
 }
+
+#[tokio::test]
+async fn a_turn_that_is_refused_leaves_a_session_whose_worker_has_died_to_a_sweep() {
+    for (store, _kept) in stores().await {
+        let talk = talk_on(store, Desk::default(), |engine| engine);
+        let request = || TurnRequest::new(id("s")).message("add:a over").turn_id("t");
+        talk.engine.turn::<Desk>(request()).await.unwrap();
+        let between = talk.session("s").checkpoint(1).await.unwrap().doc;
+        let session = id("s");
+        let (flow, holder) = ("desk", "dead");
+        let ttl = Duration::ZERO;
+        let die = async || {
+            let doc = talk.edit("s", |doc| {
+                let (lease, turns) = (doc.lease.clone(), doc.turns.clone());
+                *doc = SessionDoc { lease, turns, ..between.clone() };
+            });
+            doc.await;
+            let request = OpenRequest { id: &session, flow, version: 1, holder, ttl };
+            talk.store.open(&request).await.unwrap();
+            // Sweepers go by the store's clock.
+            talk.clock.advance(Duration::from_secs(1_000_000_000));
+        };
+        let check = async |refused: &str| {
+            let swept = talk.engine.sweep().await.unwrap();
+            assert_eq!((swept.freed, swept.woken), (vec![id("s")], vec![id("s")]), "{refused}");
+            assert_eq!(talk.doc("s").await.current_step, "Over");
+        };
+        die().await;
+        assert!(talk.engine.turn::<Desk>(request()).await.unwrap().repeated);
+        check("a repeated turn").await;
+
+        die().await;
+        let answer = Delivery::approve("1-0-0");
+        let error = talk.engine.deliver(id("s"), answer).await.unwrap_err();
+        assert_eq!(error.code(), "not-waiting", "{error}");
+        check("an answer for which nobody asks").await;
+    }
+}
