@@ -11,7 +11,6 @@ use crate::json;
 use crate::model::TokenUsage;
 use crate::session::{
     EffectKind, EffectOutcome, EffectRecord, ErrorRecord, FrameRecord, Interrupt, ItemGroup,
-    PathEntry,
 };
 use crate::time::Timestamp;
 
@@ -56,8 +55,6 @@ struct Inner {
     closed: Vec<Place>,
     /// What the calls of runs that are over have cost.
     spent: TokenUsage,
-    /// The steps that were entered within effects that are not recorded any more.
-    entered: Vec<PathEntry>,
     diverged: Option<(String, String, Place)>,
     /// The call in doubt that the run, which is about something else, does not come to.
     doubted: Option<Place>,
@@ -161,7 +158,6 @@ impl Journal {
     pub(crate) fn fail_run(&self) {
         let mut inner = self.lock();
         inner.failed = true;
-        inner.keep_entered();
         let kept = inner.kept();
         inner.records.retain(|place, _| kept.contains(place));
         inner.reopen_calls();
@@ -347,32 +343,15 @@ impl Journal {
         inner.records.get(place).and_then(|(_, record)| record.frame.as_deref().cloned())
     }
 
-    /// Records that a step which runs at a place is entered, unless it was before.
-    pub(crate) fn enter_step(&self, place: &Place, entry: PathEntry) {
-        if let Some((_, record)) = self.lock().records.get_mut(place) {
-            record.entered.get_or_insert_with(|| vec![entry]);
-        }
-    }
-
-    /// The steps that were entered within the action since the last time, those of steps side
-    /// by side in the order of these. The next commit has them in the path.
-    pub(crate) fn take_entered(&self) -> Vec<PathEntry> {
-        let mut inner = self.lock();
-        inner.keep_entered();
-        std::mem::take(&mut inner.entered)
-    }
-
     /// Records where a step within the action stands: what it did up to there is part of it.
     pub(crate) fn keep_frame(&self, place: &Place, make: impl FnOnce(u32) -> FrameRecord) {
         let mut inner = self.lock();
         let next = inner.next_in(place);
         let absorbed = inner.absorb_calls(place);
-        let entered = inner.absorb_entered(place);
         inner.records.retain(|other, _| !other.is_within(place));
         if let Some((_, record)) = inner.records.get_mut(place) {
             record.frame = Some(Box::new(make(next)));
             record.call = absorbed;
-            record.entered = entered;
         }
     }
 
@@ -470,7 +449,6 @@ impl Inner {
             running: Vec::new(),
             waiting: BTreeMap::new(),
             spent: TokenUsage::default(),
-            entered: Vec::new(),
             closed: Vec::new(),
             diverged: None,
             doubted: None,
@@ -503,21 +481,6 @@ impl Inner {
         let step = self.records.get(place).map_or("", |(_, record)| &record.tool);
         let branch = format!("{place} (`{step}`)");
         Err(EffectError::Branches(Box::new(BranchError::Cancelled { branch })))
-    }
-
-    /// Takes the steps that were entered out of the records.
-    fn keep_entered(&mut self) {
-        let Self { records, entered, .. } = self;
-        for (_, record) in records.values_mut() {
-            entered.extend(record.entered.iter_mut().flat_map(|of_step| of_step.drain(..)));
-        }
-    }
-
-    /// The steps that were entered at a place and within it, as their records go.
-    fn absorb_entered(&self, frame: &Place) -> Option<Vec<PathEntry>> {
-        let at = self.records.iter().filter(|(at, _)| *at == frame || at.is_within(frame));
-        let entered: Vec<_> = at.filter_map(|(_, (_, record))| record.entered.as_ref()).collect();
-        (!entered.is_empty()).then(|| entered.into_iter().flatten().cloned().collect())
     }
 
     /// What was done within a place is part of what it came to.

@@ -358,7 +358,7 @@ impl<F: Flow> Run<F> {
     async fn act(&mut self, transition: Transition) -> Result<(), Failure> {
         // Before anything is said or left.
         self.moving = Box::pin(self.find_way(&transition)).await?;
-        self.changes.path.extend(self.scope.journal.take_entered());
+        self.changes.path.append(&mut self.scope.entered);
         self.verdicts.clear();
         let suspends = matches!(transition, Transition::Suspend);
         if !suspends {

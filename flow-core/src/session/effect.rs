@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ErrorRecord, ItemGroup, PathEntry, PendingCall};
+use super::{ErrorRecord, ItemGroup, PendingCall};
 use crate::error::{EffectError, Error};
 use crate::time::Timestamp;
 
@@ -31,10 +31,6 @@ pub struct EffectRecord {
     /// What it came to; nothing while it runs or waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<EffectOutcome>,
-    /// For a step that runs within the action, once it was entered: that and the steps which it
-    /// has run, as far as they are not in the session's path.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub entered: Option<Vec<PathEntry>>,
     /// How far the call of another flow has come.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<PendingCall>,
@@ -87,7 +83,6 @@ impl EffectRecord {
             items: Vec::new(),
             once: false,
             outcome: None,
-            entered: None,
             call: None,
             frame: None,
         }

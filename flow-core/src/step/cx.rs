@@ -20,7 +20,7 @@ use crate::ledger::Ledger;
 use crate::memory::{self, Marks, View};
 use crate::message::{Message, Part, Role};
 use crate::model::TokenUsage;
-use crate::session::{Interrupt, PendingRound, Question};
+use crate::session::{Interrupt, PathEntry, PendingRound, Question};
 use crate::time::{Clock, Timestamp};
 use crate::tool::ToolDefinition;
 
@@ -160,6 +160,8 @@ pub(crate) struct Scope {
     pub(crate) callers: Vec<String>,
     /// The document; nothing for a step that is run outside of a turn.
     pub(crate) ledger: Option<Arc<Ledger>>,
+    /// The steps that were entered within actions since the last commit.
+    pub(crate) entered: Vec<PathEntry>,
 }
 
 impl Scope {

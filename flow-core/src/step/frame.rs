@@ -63,6 +63,7 @@ impl Scope {
             children: self.children.clone(),
             callers: self.callers.clone(),
             ledger: self.ledger.clone(),
+            entered: Vec::new(),
         }
     }
 
@@ -111,6 +112,7 @@ impl Drop for Frame<'_> {
     fn drop(&mut self) {
         self.around.effects.append(&mut self.scope.effects);
         self.around.usage += self.scope.usage;
+        self.around.entered.append(&mut self.scope.entered);
     }
 }
 
@@ -123,9 +125,9 @@ pub(super) async fn call<F: FlowMeta>(
     arguments: &Value,
 ) -> Result<Value> {
     cx.scope.check_depth(name)?;
-    let place = match cx.scope.begin(EffectKind::Step, name, Some(arguments))? {
+    let (place, repeated) = match cx.scope.begin(EffectKind::Step, name, Some(arguments))? {
         Begun::Replayed { place, outcome } => return replay(cx, name, &place, outcome),
-        Begun::Fresh { place, .. } => place,
+        Begun::Fresh { place, repeated, .. } => (place, repeated),
     };
     let before = serde_json::to_value(&*cx.state)?;
     let ask_flow = cx.ask_flow;
@@ -133,7 +135,7 @@ pub(super) async fn call<F: FlowMeta>(
     let result = {
         let mut cx = StepCx::new(cx.flow, cx.state, &mut frame.scope);
         cx.ask_flow = ask_flow;
-        run(&mut cx, &mut *step, input, true).await
+        run(&mut cx, &mut *step, input, repeated, true).await
     };
     let journal = frame.scope.journal.clone();
     match result {
@@ -206,6 +208,7 @@ pub(super) async fn run<F: FlowMeta>(
     cx: &mut StepCx<'_, F>,
     step: &mut dyn DynStep<F>,
     input: Payload,
+    repeated: bool,
     may_ask: bool,
 ) -> Result<Value> {
     let place = cx.scope.frame.clone();
@@ -223,8 +226,10 @@ pub(super) async fn run<F: FlowMeta>(
     } else {
         let (visit, level) = (cx.scope.visit, cx.scope.level);
         cx.scope.events.emit(|| Event::StepEnter { step: name.clone(), visit, level });
-        let at = cx.scope.clock.now();
-        cx.scope.journal.enter_step(&place, PathEntry { step: name.to_string(), level, at });
+        if !repeated {
+            let at = cx.scope.clock.now();
+            cx.scope.entered.push(PathEntry { step: name.to_string(), level, at });
+        }
         arrive(step, Arrival { from: None, input, start: false }, cx).await?;
     }
     loop {

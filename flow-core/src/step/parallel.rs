@@ -18,7 +18,7 @@ use super::{DynStep, Effect, FlowMeta, HasStep, Scope, Step, StepCx, StepKind};
 use crate::effect::{Begun, Journal, Place, Running};
 use crate::error::{BranchError, EffectError, Error, Result, StepError};
 use crate::model::TokenUsage;
-use crate::session::{EffectKind, EffectOutcome, ErrorRecord, FrameRecord};
+use crate::session::{EffectKind, EffectOutcome, ErrorRecord, FrameRecord, PathEntry};
 use crate::transition::Payload;
 
 /// How many steps of one [`Branches`] run at once, unless it says otherwise.
@@ -178,9 +178,9 @@ impl BranchResults {
     }
 }
 
-/// What is left of a branch in its action: what its models have cost, and what the sessions that
-/// it has called have said, by its place.
-type Costs = Mutex<(TokenUsage, BTreeMap<Place, Vec<Effect>>)>;
+/// What is left of a branch in its action: what its models have cost, the steps it has entered,
+/// and what the sessions that it has called have said, by its place.
+type Costs = Mutex<(TokenUsage, Vec<PathEntry>, BTreeMap<Place, Vec<Effect>>)>;
 
 /// The scope of a branch, whose costs are counted even when it is dropped.
 struct BranchScope<'a> {
@@ -192,8 +192,9 @@ impl Drop for BranchScope<'_> {
     fn drop(&mut self) {
         let mut costs = self.costs.lock().unwrap_or_else(PoisonError::into_inner);
         costs.0 += self.scope.usage;
+        costs.1.append(&mut self.scope.entered);
         let relayed = std::mem::take(&mut self.scope.effects).into_iter().filter(Effect::is_relay);
-        costs.1.entry(self.scope.frame.clone()).or_default().extend(relayed);
+        costs.2.entry(self.scope.frame.clone()).or_default().extend(relayed);
     }
 }
 
@@ -207,7 +208,8 @@ impl Drop for Around<'_> {
     fn drop(&mut self) {
         let costs = self.costs.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.scope.usage += costs.0;
-        self.scope.effects.extend(std::mem::take(&mut costs.1).into_values().flatten());
+        self.scope.entered.append(&mut costs.1);
+        self.scope.effects.extend(std::mem::take(&mut costs.2).into_values().flatten());
     }
 }
 
@@ -293,9 +295,9 @@ pub(super) async fn run<F: FlowMeta>(
             );
             let begun = begun.map_err(Error::from)?;
             let mut state: F::State = read("state", before.clone())?;
-            let (place, outcome) = match begun {
-                Begun::Replayed { place, outcome } => (place, Some(outcome)),
-                Begun::Fresh { place, .. } => (place, None),
+            let (place, outcome, repeated) = match begun {
+                Begun::Replayed { place, outcome } => (place, Some(outcome), true),
+                Begun::Fresh { place, repeated, .. } => (place, None, repeated),
             };
             let mut inner = BranchScope { scope: scope.within(&place, branch.name), costs };
             inner.scope.said = 0;
@@ -309,7 +311,7 @@ pub(super) async fn run<F: FlowMeta>(
                     cx.ask_flow = ask_flow;
                     match outcome {
                         Some(outcome) => replay(&mut cx, name, &at, outcome),
-                        None => frame::run(&mut cx, &mut *step, input, false).await,
+                        None => frame::run(&mut cx, &mut *step, input, repeated, false).await,
                     }
                 };
                 finish(journal, &at, scope, &state, result)
@@ -332,7 +334,7 @@ pub(super) async fn run<F: FlowMeta>(
     if published.is_ok() {
         // It is part of what the branches have said.
         let mut costs = around.costs.lock().unwrap_or_else(PoisonError::into_inner);
-        costs.1.retain(|place, _| !done.contains(place));
+        costs.2.retain(|place, _| !done.contains(place));
     }
     drop(around);
     let (results, state, said) = match published {
