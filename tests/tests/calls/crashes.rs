@@ -168,8 +168,6 @@ pub(super) fn lasting(doc: &SessionDoc) -> Value {
     for part in ["revision", "lease", "turns"] {
         value.as_object_mut().unwrap().remove(part);
     }
-    // What was entered within an action by a run that was cut off is not told again.
-    value["path"].as_array_mut().unwrap().retain(|entry| entry["level"] == 0);
     strip(&mut value);
     value
 }
