@@ -337,6 +337,11 @@ impl Journal {
         }
     }
 
+    /// When the effect at a place has begun.
+    pub(crate) fn begun_at(&self, place: &Place) -> Option<Timestamp> {
+        self.lock().records.get(place).map(|(_, record)| record.at)
+    }
+
     /// What is recorded of a step that runs within the action.
     pub(crate) fn frame(&self, place: &Place) -> Option<FrameRecord> {
         let inner = self.lock();
@@ -362,11 +367,11 @@ impl Journal {
         self.finish(place, EffectOutcome::Value(Value::Null));
     }
 
-    /// Records that a step within the action has failed, and what it has said before. What was
-    /// done within it is still needed, should it be tried again.
-    pub(crate) fn fail_frame(&self, place: &Place, said: Vec<Value>, error: ErrorRecord) {
+    /// Records that a step within the action has failed, or several, and what it has said before.
+    /// What was done within it is still needed, should it be tried again.
+    pub(crate) fn fail_frame(&self, place: &Place, frame: FrameRecord, error: ErrorRecord) {
         if let Some((_, record)) = self.lock().records.get_mut(place) {
-            record.frame = Some(Box::new(FrameRecord { said, ..FrameRecord::default() }));
+            record.frame = Some(Box::new(frame));
             record.outcome = Some(EffectOutcome::Error(error));
         }
     }
