@@ -21,7 +21,7 @@ use super::{Durability, Script, session};
 const CRASHES: usize = 500;
 
 /// How many of them with tools that have a policy of their own.
-const CRASHES_OF_POLICIES: usize = 60;
+const CRASHES_OF_POLICIES: usize = 30;
 
 /// How many for each durability over the wire: 510 in all. One takes a third of a second on the
 /// server that the tests start, nearly all of it waiting, so some are played side by side.

@@ -96,6 +96,7 @@ async fn a_form_within_an_action_asks_over_turns() {
         let first = setup.play(&words).await.unwrap();
         assert_eq!(first.replies, ["a", "Which city?"]);
         assert_eq!(first.question().unwrap().text, "Which city?");
+        assert_eq!(first.question().unwrap().fields, ["city"]);
         let second = setup.say("to Lisbon").await;
         assert_eq!(second.replies, ["How many guests?"]);
         let doc = setup.doc().await;
