@@ -282,8 +282,10 @@ fn refuse_changes(events: &[Event]) {
         if !PLACED.contains(name) || held {
             continue;
         }
-        if matches!(&events[place], Event::StepExit { level: 1.., .. }) {
-            // A step within an action that fails is not left, and one beside it may be.
+        let within = matches!(&events[place], Event::StepExit { level: 1.., .. });
+        let called = *name == "step-exit" && names.get(place + 1) == Some(&"call-exit");
+        if within || called {
+            // A step within an action that fails is not left, nor one of a called flow that waits.
             let mut doubled = events.to_vec();
             doubled.insert(place, events[place].clone());
             assert!(order::check(&doubled).is_err(), "twice `{name}` at {place}: {names:?}");
