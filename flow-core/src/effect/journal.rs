@@ -337,6 +337,11 @@ impl Journal {
         }
     }
 
+    /// When the effect at a place has begun.
+    pub(crate) fn begun_at(&self, place: &Place) -> Option<Timestamp> {
+        self.lock().records.get(place).map(|(_, record)| record.at)
+    }
+
     /// What is recorded of a step that runs within the action.
     pub(crate) fn frame(&self, place: &Place) -> Option<FrameRecord> {
         let inner = self.lock();
@@ -362,11 +367,11 @@ impl Journal {
         self.finish(place, EffectOutcome::Value(Value::Null));
     }
 
-    /// Records that a step within the action has failed, and what it has said before. What was
-    /// done within it is still needed, should it be tried again.
-    pub(crate) fn fail_frame(&self, place: &Place, said: Vec<Value>, error: ErrorRecord) {
+    /// Records that a step within the action has failed, or several, and what it has said before.
+    /// What was done within it is still needed, should it be tried again.
+    pub(crate) fn fail_frame(&self, place: &Place, frame: FrameRecord, error: ErrorRecord) {
         if let Some((_, record)) = self.lock().records.get_mut(place) {
-            record.frame = Some(Box::new(FrameRecord { said, ..FrameRecord::default() }));
+            record.frame = Some(Box::new(frame));
             record.outcome = Some(EffectOutcome::Error(error));
         }
     }
@@ -390,12 +395,22 @@ impl Journal {
         self.lock().waiting.remove(place);
     }
 
+    /// The slots that a step within the action has asked for, if this is its request.
+    pub(crate) fn asked_fields(&self, request_id: &str) -> Vec<String> {
+        let inner = self.lock();
+        let asked = inner.place_of(request_id).and_then(|place| {
+            let (_, record) = inner.records.get(&place)?;
+            let (_, around) = inner.records.get(&place.around())?;
+            let frame = around.frame.as_ref().filter(|_| record.kind == EffectKind::Message);
+            frame.map(|frame| frame.asked_fields.clone())
+        });
+        asked.unwrap_or_default()
+    }
+
     /// Records the answer to a request of an earlier run.
     pub(crate) fn answer(&self, request_id: &str, outcome: EffectOutcome) {
         let mut inner = self.lock();
-        let place = request_id
-            .strip_prefix(&format!("{}-", inner.visit))
-            .and_then(|place| place.split('-').next()?.parse::<Place>().ok());
+        let place = inner.place_of(request_id);
         let Some((_, record)) = place.and_then(|place| inner.records.get_mut(&place)) else {
             return;
         };
@@ -461,6 +476,12 @@ impl Inner {
     fn request_id(&self, place: &Place) -> String {
         let at = self.records.get(place).map_or(0, |(_, record)| record.at.as_millis());
         format!("{}-{place}-{at:x}", self.visit)
+    }
+
+    /// The place of the effect that a request is of.
+    fn place_of(&self, request_id: &str) -> Option<Place> {
+        let place = request_id.strip_prefix(&format!("{}-", self.visit))?;
+        place.split('-').next()?.parse().ok()
     }
 
     /// The number of the next effect of the action, or of a step that runs within it.

@@ -16,6 +16,11 @@ impl Place {
         Self(path)
     }
 
+    /// The place that this one is directly within; of the action itself for its own effects.
+    pub(crate) fn around(&self) -> Self {
+        Self(self.0[..self.0.len().saturating_sub(1)].to_vec())
+    }
+
     /// Whether this place is within another one.
     pub(crate) fn is_within(&self, other: &Self) -> bool {
         self.0.len() > other.0.len() && self.0.starts_with(&other.0)
@@ -54,6 +59,10 @@ mod tests {
             place < inner
                 && inner < place.within(2)
                 && place.within(2) < Place::default().within(4)
+        );
+        assert_eq!(
+            (inner.around().to_string(), place.around()),
+            ("3_1".to_owned(), Place::default())
         );
         assert!(inner.is_within(&place) && !place.is_within(&place));
         assert!(place.is_within(&Place::default()));

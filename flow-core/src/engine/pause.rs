@@ -84,7 +84,9 @@ impl<F: Flow> Run<F> {
         let asks = interrupts.first().filter(|_| interrupts.iter().all(Interrupt::is_message));
         self.pause = Some(match asks {
             Some(asks) => {
-                let question = Some(asks.question()).filter(|asked| !asked.text.is_empty());
+                let mut question = asks.question();
+                question.fields = self.scope.journal.asked_fields(&asks.request_id);
+                let question = Some(question).filter(|asked| !asked.text.is_empty());
                 Outcome::Waiting { question }
             }
             None => {

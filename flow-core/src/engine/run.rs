@@ -84,6 +84,8 @@ pub(super) struct Before {
     message: Option<String>,
     /// How many effects on the conversation the hooks of the step have left before the run.
     pub(super) hooks: u32,
+    /// How many steps were entered since the last commit.
+    path: usize,
 }
 
 /// The stay at the current step, with its payload as a value.
@@ -298,15 +300,18 @@ impl<F: Flow> Run<F> {
         let state = serde_json::to_value(&self.state)?;
         let hooks = self.scope.effects.iter().filter(|effect| effect.is_counted()).count();
         let hooks = u32::try_from(hooks).unwrap_or(u32::MAX);
-        Ok(Before { state, fields, message: self.scope.message.clone(), hooks })
+        let path = self.changes.path.len();
+        Ok(Before { state, fields, message: self.scope.message.clone(), hooks, path })
     }
 
     /// Undoes what a run of the action at the cursor has done to its fields, to the shared
     /// state and to the message, since it runs again from its beginning.
     pub(super) fn put_back(&mut self) -> Result<(), Error> {
-        let Some(Before { state, fields, message, hooks: _ }) = self.before.take() else {
+        let Some(Before { state, fields, message, path, hooks: _ }) = self.before.take() else {
             return Ok(());
         };
+        // Its next run enters the same steps.
+        self.changes.path.truncate(path);
         self.state = read(state).map_err(|misfit| self.unreadable("state", misfit))?;
         let entry = self.steps.at(self.cursor);
         let step = entry

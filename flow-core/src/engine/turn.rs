@@ -549,6 +549,8 @@ async fn work<F: Flow>(
         clock: core.clock.clone(),
         children: Some(Arc::new(Engine { core: core.clone() })),
         ledger: Some(Arc::new(ledger)),
+        may_ask: true,
+        entered: Vec::new(),
         callers: request.callers,
     };
     let created = arrives == Arrives::Created;

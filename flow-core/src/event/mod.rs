@@ -19,6 +19,18 @@
 //!   when a later turn goes on with it, it is not entered again: that turn has its name in
 //!   `session-restored`. When a turn fails before it was committed that a step was entered, or
 //!   that a session was begun, the next turn does that again.
+//! * **A step within an action** has a `level` above 0: `step-enter`, what it does, `step-exit`.
+//!   What it says its action says, with its own transition or when the action waits. One that
+//!   fails is not left. One that is not over when the turn ends is entered again, in the events,
+//!   by the turn that goes on; one that is over is not told again. Steps side by side are told as
+//!   they run: their events come in between each other, each step's own in order, and only what
+//!   they say is in the order of the steps.
+//! * **A call of another flow**: `call-enter`, the events of the called flow, `call-exit`. It has no
+//!   `turn-start`, `session-..`, `flow-enter`, `paused`, `flow-end`, `error` and `turn-end` of its
+//!   own. A step at which the called session stood already is not entered again. Calls side by side
+//!   are told as they run.
+//! * **A batch**: `batch-progress` when it begins or goes on, then as its items end. The items
+//!   tell nothing.
 //! * **A crossing**: `step-exit`, `flow-transition`, \[`memory-summary` | `memory-summary-failed`\],
 //!   `step-enter`. The same for a step that goes to itself.
 //! * **The text of a model**: `text-start`, `text-delta`.., `text-end`, `usage`. After an attempt

@@ -299,7 +299,8 @@ pub struct ContextStart {
     pub kept: Option<u64>,
 }
 
-/// One step that was entered.
+/// One step that was entered. Those within an action are here once its run is over, in the order
+/// of its code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathEntry {
     /// The step.

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ErrorRecord, ItemGroup, PendingCall};
+use super::{ErrorRecord, ItemGroup, PathEntry, PendingCall};
 use crate::error::{EffectError, Error};
 use crate::time::Timestamp;
 
@@ -60,6 +60,10 @@ pub struct FrameRecord {
     /// The number of its next effect.
     #[serde(default, skip_serializing_if = "is_none")]
     pub next: u32,
+    /// The steps that were entered with it, itself first. They are part of the path once the run
+    /// of the action is over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub entered: Vec<PathEntry>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]

@@ -160,7 +160,9 @@ pub(crate) struct Scope {
     pub(crate) callers: Vec<String>,
     /// The document; nothing for a step that is run outside of a turn.
     pub(crate) ledger: Option<Arc<Ledger>>,
-    /// The steps that were entered within actions since the last commit.
+    /// Whether the step may wait for the user's message: it does not run beside others.
+    pub(crate) may_ask: bool,
+    /// The steps that were entered within the action in this run.
     pub(crate) entered: Vec<PathEntry>,
 }
 

@@ -63,6 +63,7 @@ impl Scope {
             children: self.children.clone(),
             callers: self.callers.clone(),
             ledger: self.ledger.clone(),
+            may_ask: self.may_ask,
             entered: Vec::new(),
         }
     }
@@ -125,9 +126,9 @@ pub(super) async fn call<F: FlowMeta>(
     arguments: &Value,
 ) -> Result<Value> {
     cx.scope.check_depth(name)?;
-    let (place, repeated) = match cx.scope.begin(EffectKind::Step, name, Some(arguments))? {
+    let place = match cx.scope.begin(EffectKind::Step, name, Some(arguments))? {
         Begun::Replayed { place, outcome } => return replay(cx, name, &place, outcome),
-        Begun::Fresh { place, repeated, .. } => (place, repeated),
+        Begun::Fresh { place, .. } => place,
     };
     let before = serde_json::to_value(&*cx.state)?;
     let ask_flow = cx.ask_flow;
@@ -135,7 +136,7 @@ pub(super) async fn call<F: FlowMeta>(
     let result = {
         let mut cx = StepCx::new(cx.flow, cx.state, &mut frame.scope);
         cx.ask_flow = ask_flow;
-        run(&mut cx, &mut *step, input, repeated, true).await
+        run(&mut cx, &mut *step, input).await
     };
     let journal = frame.scope.journal.clone();
     match result {
@@ -143,12 +144,16 @@ pub(super) async fn call<F: FlowMeta>(
             let after = serde_json::to_value(&*cx.state)?;
             let state = (after != before).then_some(after);
             let said = frame.scope.said()?;
-            let record = FrameRecord { fields: fields.clone(), state, said, ..Default::default() };
+            let (fields_left, entered) = (fields.clone(), frame.scope.entered.clone());
+            let record =
+                FrameRecord { fields: fields_left, state, said, entered, ..Default::default() };
             journal.finish_frame(&place, record);
             Ok(fields)
         }
         Err(error) => {
             frame.scope.drop_unsaid();
+            // As it is when the failure is given back.
+            *cx.state = read(name, before)?;
             Err(fail(&journal, &place, &frame.scope, &error))
         }
     }
@@ -162,7 +167,8 @@ pub(super) fn fail(
     error: &StepError,
 ) -> StepError {
     let error = ErrorRecord::of_step(error);
-    journal.fail_frame(place, scope.said().unwrap_or_default(), error.clone());
+    let (said, entered) = (scope.said().unwrap_or_default(), scope.entered.clone());
+    journal.fail_frame(place, FrameRecord { said, entered, ..Default::default() }, error.clone());
     Error::from(EffectError::Failed { error }).into()
 }
 
@@ -188,6 +194,7 @@ fn redo<F: FlowMeta>(
     if let Some(state) = &record.state {
         *cx.state = read(name, state.clone())?;
     }
+    cx.scope.entered.extend_from_slice(&record.entered);
     // What called sessions have said is done once, unless that run could not pass it on.
     let untold = cx.scope.journal.has_untold(place);
     for said in &record.said {
@@ -203,16 +210,17 @@ fn redo<F: FlowMeta>(
 }
 
 /// Runs a step from its entry to its way out, and gives its fields. Where it stays it waits for
-/// the user's message, if it may.
+/// the user's message, if it may. A step that goes on is entered again, as listeners are told: its
+/// exit may follow.
 pub(super) async fn run<F: FlowMeta>(
     cx: &mut StepCx<'_, F>,
     step: &mut dyn DynStep<F>,
     input: Payload,
-    repeated: bool,
-    may_ask: bool,
 ) -> Result<Value> {
     let place = cx.scope.frame.clone();
     let name = cx.scope.step.clone();
+    let (visit, level) = (cx.scope.visit, cx.scope.level);
+    cx.scope.events.emit(|| Event::StepEnter { step: name.clone(), visit, level });
     let kept = cx.scope.journal.frame(&place);
     let mut waits = kept.is_some();
     if let Some(record) = kept {
@@ -224,12 +232,8 @@ pub(super) async fn run<F: FlowMeta>(
             Error::from(EffectError::Unreadable { effect, reason: misfit.reason })
         })?;
     } else {
-        let (visit, level) = (cx.scope.visit, cx.scope.level);
-        cx.scope.events.emit(|| Event::StepEnter { step: name.clone(), visit, level });
-        if !repeated {
-            let at = cx.scope.clock.now();
-            cx.scope.entered.push(PathEntry { step: name.to_string(), level, at });
-        }
+        let at = cx.scope.journal.begun_at(&place).unwrap_or_else(|| cx.scope.clock.now());
+        cx.scope.entered.push(PathEntry { step: name.to_string(), level, at });
         arrive(step, Arrival { from: None, input, start: false }, cx).await?;
     }
     loop {
@@ -239,7 +243,7 @@ pub(super) async fn run<F: FlowMeta>(
         cx.scope.events.ready().await;
         match dispatch(step, cx).await? {
             Transition::Go { .. } | Transition::End(_) => break,
-            Transition::Stay if may_ask => keep(cx, step)?,
+            Transition::Stay if cx.scope.may_ask => keep(cx, step)?,
             Transition::Stay => {
                 return Err(unfit(
                     cx,
@@ -260,7 +264,6 @@ pub(super) async fn run<F: FlowMeta>(
         waits = true;
     }
     step.exit(cx).await?;
-    let level = cx.scope.level;
     cx.scope.events.emit(|| Event::StepExit { step: name, level });
     Ok(step.save()?)
 }
@@ -277,7 +280,7 @@ fn keep<F: FlowMeta>(cx: &mut StepCx<'_, F>, step: &dyn DynStep<F>) -> Result<()
     let fields = step.save()?;
     let state = Some(serde_json::to_value(&*cx.state)?);
     let said = cx.scope.said()?;
-    let asked = cx.scope.asked;
+    let (asked, entered) = (cx.scope.asked, cx.scope.entered.clone());
     let asked_fields = question(cx.scope).map(|question| question.fields.clone());
     let asked_fields = asked_fields.unwrap_or_default();
     let scope = &*cx.scope;
@@ -288,6 +291,7 @@ fn keep<F: FlowMeta>(cx: &mut StepCx<'_, F>, step: &dyn DynStep<F>) -> Result<()
         asked,
         asked_fields,
         next,
+        entered,
     });
     Ok(())
 }

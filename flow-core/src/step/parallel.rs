@@ -18,7 +18,7 @@ use super::{DynStep, Effect, FlowMeta, HasStep, Scope, Step, StepCx, StepKind};
 use crate::effect::{Begun, Journal, Place, Running};
 use crate::error::{BranchError, EffectError, Error, Result, StepError};
 use crate::model::TokenUsage;
-use crate::session::{EffectKind, EffectOutcome, ErrorRecord, FrameRecord, PathEntry};
+use crate::session::{EffectKind, ErrorRecord, FrameRecord, PathEntry};
 use crate::transition::Payload;
 
 /// How many steps of one [`Branches`] run at once, unless it says otherwise.
@@ -180,7 +180,7 @@ impl BranchResults {
 
 /// What is left of a branch in its action: what its models have cost, the steps it has entered,
 /// and what the sessions that it has called have said, by its place.
-type Costs = Mutex<(TokenUsage, Vec<PathEntry>, BTreeMap<Place, Vec<Effect>>)>;
+type Costs = Mutex<(TokenUsage, BTreeMap<Place, Vec<PathEntry>>, BTreeMap<Place, Vec<Effect>>)>;
 
 /// The scope of a branch, whose costs are counted even when it is dropped.
 struct BranchScope<'a> {
@@ -192,7 +192,8 @@ impl Drop for BranchScope<'_> {
     fn drop(&mut self) {
         let mut costs = self.costs.lock().unwrap_or_else(PoisonError::into_inner);
         costs.0 += self.scope.usage;
-        costs.1.append(&mut self.scope.entered);
+        let entered = std::mem::take(&mut self.scope.entered);
+        costs.1.insert(self.scope.frame.clone(), entered);
         let relayed = std::mem::take(&mut self.scope.effects).into_iter().filter(Effect::is_relay);
         costs.2.entry(self.scope.frame.clone()).or_default().extend(relayed);
     }
@@ -208,7 +209,7 @@ impl Drop for Around<'_> {
     fn drop(&mut self) {
         let costs = self.costs.get_mut().unwrap_or_else(PoisonError::into_inner);
         self.scope.usage += costs.0;
-        self.scope.entered.append(&mut costs.1);
+        self.scope.entered.extend(std::mem::take(&mut costs.1).into_values().flatten());
         self.scope.effects.extend(std::mem::take(&mut costs.2).into_values().flatten());
     }
 }
@@ -295,12 +296,13 @@ pub(super) async fn run<F: FlowMeta>(
             );
             let begun = begun.map_err(Error::from)?;
             let mut state: F::State = read("state", before.clone())?;
-            let (place, outcome, repeated) = match begun {
-                Begun::Replayed { place, outcome } => (place, Some(outcome), true),
-                Begun::Fresh { place, repeated, .. } => (place, None, repeated),
+            let (place, outcome) = match begun {
+                Begun::Replayed { place, outcome } => (place, Some(outcome)),
+                Begun::Fresh { place, .. } => (place, None),
             };
             let mut inner = BranchScope { scope: scope.within(&place, branch.name), costs };
             inner.scope.said = 0;
+            inner.scope.may_ask = false;
             let at = place.clone();
             let journal = &journal;
             let future = async move {
@@ -311,7 +313,7 @@ pub(super) async fn run<F: FlowMeta>(
                     cx.ask_flow = ask_flow;
                     match outcome {
                         Some(outcome) => replay(&mut cx, name, &at, outcome),
-                        None => frame::run(&mut cx, &mut *step, input, repeated, false).await,
+                        None => frame::run(&mut cx, &mut *step, input).await,
                     }
                 };
                 finish(journal, &at, scope, &state, result)
@@ -331,18 +333,22 @@ pub(super) async fn run<F: FlowMeta>(
         .filter_map(|(index, task)| task.as_ref().map(|_| place.within(index)))
         .collect();
     let published = publish(around.scope, &names, tasks, policy, &before);
-    if published.is_ok() {
-        // It is part of what the branches have said.
+    let entered: Vec<PathEntry> = {
         let mut costs = around.costs.lock().unwrap_or_else(PoisonError::into_inner);
-        costs.2.retain(|place, _| !done.contains(place));
-    }
+        if published.is_ok() {
+            // It is part of what the branches have said.
+            costs.2.retain(|place, _| !done.contains(place));
+        }
+        costs.1.values().flatten().cloned().collect()
+    };
     drop(around);
     let (results, state, said) = match published {
         Ok(published) => published,
         Err(error) => {
             // An error that the action handles is the same when it runs again.
             let error = ErrorRecord::from(&Error::from(*error));
-            journal.finish(&place, EffectOutcome::Error(error.clone()));
+            let frame = FrameRecord { entered, ..FrameRecord::default() };
+            journal.fail_frame(&place, frame, error.clone());
             return Err(Error::from(EffectError::Failed { error }).into());
         }
     };
@@ -357,6 +363,7 @@ pub(super) async fn run<F: FlowMeta>(
         fields: serde_json::to_value(&results)?,
         state: changed,
         said,
+        entered,
         ..FrameRecord::default()
     };
     journal.finish_frame(&place, record);
@@ -399,6 +406,7 @@ fn finish<S: Serialize>(
             fields: fields.clone(),
             state: Some(state.clone()),
             said: said.clone(),
+            entered: scope.entered.clone(),
             ..FrameRecord::default()
         };
         journal.finish_frame(place, record);

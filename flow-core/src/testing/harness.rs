@@ -88,6 +88,7 @@ impl<F: FlowMeta> StepHarness<F> {
             children: None,
             callers: Vec::new(),
             ledger: None,
+            may_ask: true,
             entered: Vec::new(),
         };
         Self { flow, state: F::State::default(), scope, events }

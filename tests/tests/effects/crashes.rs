@@ -21,7 +21,7 @@ use super::{Durability, Script, session};
 const CRASHES: usize = 500;
 
 /// How many of them with tools that have a policy of their own.
-const CRASHES_OF_POLICIES: usize = 60;
+const CRASHES_OF_POLICIES: usize = 30;
 
 /// How many for each durability over the wire: 510 in all. One takes a third of a second on the
 /// server that the tests start, nearly all of it waiting, so some are played side by side.
@@ -120,23 +120,11 @@ fn of_tool(done: &[String], tool: &str) -> Vec<String> {
 /// The messages of a session.
 fn random_script(random: &mut Random) -> Vec<String> {
     let turns = 1 + random.below(2);
-    let mut place = 0;
+    let mut names = Names::default();
     let mut script: Vec<Vec<String>> = Vec::new();
     for _ in 0..turns {
-        let mut words = Vec::new();
-        for _ in 0..1 + random.below(5) {
-            place += 1;
-            let word = random.pick(&[
-                "note", "charge", "charge", "run", "approve", "ask", "sleep", "values", "decline",
-                "both", "pair", "signal", "choose",
-            ]);
-            words.push(match word {
-                "note" | "run" | "values" => format!("{word}:{place}"),
-                "charge" => format!("charge:{}", 1 + random.below(4)),
-                "sleep" => format!("sleep:{}", 1 + random.below(5000)),
-                word => word.to_owned(),
-            });
-        }
+        let mut words: Vec<String> =
+            (0..1 + random.below(5)).map(|_| random_word(random, &mut names, &WORDS, 0)).collect();
         if random.below(3) == 0 {
             let place = random.below(words.len());
             words.insert(place, "again".to_owned());
@@ -148,6 +136,74 @@ fn random_script(random: &mut Random) -> Vec<String> {
     script.into_iter().map(|words| words.join(" ")).collect()
 }
 
+/// What an action does.
+const WORDS: [&str; 17] = [
+    "note", "charge", "charge", "run", "approve", "ask", "sleep", "values", "decline", "both",
+    "pair", "signal", "choose", "step", "try", "steps", "form",
+];
+
+/// What a step does that runs beside others. None of them can ask the user, and what they do is
+/// told apart.
+const BRANCH_WORDS: [&str; 11] = [
+    "note", "charge", "charge", "charge", "run", "ask", "approve", "sleep", "values", "choose",
+    "step",
+];
+
+/// What the next word is about.
+#[derive(Default)]
+struct Names {
+    place: usize,
+    /// How many times steps run side by side.
+    groups: usize,
+    /// The group and the branch, for a step that runs beside others.
+    branch: Option<(usize, usize)>,
+}
+
+impl Names {
+    fn next(&mut self) -> usize {
+        self.place += 1;
+        self.place
+    }
+
+    /// A number that says of which branch it is.
+    fn next_of_branch(&mut self, (group, branch): (usize, usize)) -> usize {
+        8000 + group % 10 * 100 + branch * 10 + self.next() % 10
+    }
+}
+
+fn random_word(random: &mut Random, names: &mut Names, words: &[&str], depth: usize) -> String {
+    let word = random.pick(words);
+    match (word, names.branch) {
+        ("charge" | "run", Some(branch)) => format!("{word}:{}", names.next_of_branch(branch)),
+        ("note" | "run" | "values", _) => format!("{word}:{}", names.next()),
+        ("charge", None) => format!("charge:{}", 1 + random.below(4)),
+        ("sleep", _) => format!("sleep:{}", 1 + random.below(5000)),
+        ("step" | "try" | "steps", _) if depth == 2 => "note:deep".to_owned(),
+        ("step", _) => format!("step({})", random_words(random, names, words, depth)),
+        ("try", _) => format!("try({} fail)", random_words(random, names, words, depth)),
+        ("steps", _) => {
+            names.groups += 1;
+            let branches = (0..2 + random.below(2)).map(|branch| {
+                names.branch = Some((names.groups, branch));
+                let words = random_words(random, names, &BRANCH_WORDS, depth);
+                if random.below(5) == 0 { format!("{words} fail") } else { words }
+            });
+            let branches: Vec<String> = branches.collect();
+            names.branch = None;
+            format!("steps({})", branches.join(" | "))
+        }
+        (word, _) => word.to_owned(),
+    }
+}
+
+/// What a step does within another one.
+fn random_words(random: &mut Random, names: &mut Names, words: &[&str], depth: usize) -> String {
+    let count = 1 + random.below(3);
+    let words: Vec<String> =
+        (0..count).map(|_| random_word(random, names, words, depth + 1)).collect();
+    words.join(" ")
+}
+
 /// The charges that a script makes, in each visit, as its words say.
 fn charges(script: &[String]) -> usize {
     let count = |text: &str| -> usize {
@@ -156,7 +212,7 @@ fn charges(script: &[String]) -> usize {
             "both" => 1,
             word => usize::from(word.starts_with("charge:")),
         };
-        text.split_whitespace().map(of).sum()
+        text.split([' ', '(', ')', '|']).map(of).sum()
     };
     let visits = |text: &String| match text.split_once("again") {
         Some((first, rest)) => count(first) * 2 + count(rest),
@@ -182,6 +238,13 @@ fn count(done: &[String]) -> BTreeMap<&str, usize> {
     counts
 }
 
+/// The group and the branch of what a step has done that runs beside others.
+fn branch_of(made: &str) -> Option<(&str, &str)> {
+    let number = made.strip_prefix("charge ").or_else(|| made.strip_prefix("run"))?;
+    let number = number.split(' ').next().filter(|n| n.len() == 4 && n.starts_with('8'))?;
+    Some((&number[1..2], &number[2..3]))
+}
+
 /// The effects that may be made again after the cut at a place of the list.
 fn may_repeat(done: &[String], cut: usize, durability: Durability) -> Vec<&str> {
     let since = done[..cut].iter().rposition(|line| line == ANSWERED).map_or(0, |at| at + 1);
@@ -191,6 +254,13 @@ fn may_repeat(done: &[String], cut: usize, durability: Durability) -> Vec<&str> 
         // Both of a pair may have been running.
         (Durability::Effect, Some(last)) if last.starts_with("charge 7") => {
             made.iter().copied().filter(|made| made.starts_with("charge 7")).collect()
+        }
+        // The last of each branch.
+        (Durability::Effect, Some(last)) if branch_of(last).is_some() => {
+            let group = branch_of(last).unwrap().0;
+            let of_group = made.iter().filter_map(|made| Some((branch_of(made)?, *made)));
+            let of_group = of_group.filter(|((of, _), _)| *of == group);
+            of_group.collect::<BTreeMap<_, _>>().into_values().collect()
         }
         (Durability::Effect, last) => last.copied().into_iter().collect(),
         // The visits before the last one are committed.

@@ -4,6 +4,7 @@ mod answers;
 #[allow(clippy::print_stdout, reason = "a case that fails prints how to run it again")]
 mod crashes;
 mod failures;
+mod nested;
 mod policies;
 mod replay;
 mod timers;
@@ -22,6 +23,8 @@ use flow_core::store::memory::MemoryStore;
 use flow_core::testing::ManualClock;
 use flow_core::{Engine, TurnOutcome, TurnRequest};
 use tokio::sync::Notify;
+
+use nested::{Form, Inner};
 
 const DURABILITIES: [Durability; 3] = [Durability::Crossing, Durability::Turn, Durability::Effect];
 
@@ -92,7 +95,11 @@ impl Done {
 /// | `pair` | calls `charge` twice, side by side |
 /// | `again` | enters the step anew |
 /// | `over` | goes to the step `Over`, which stays |
-#[flow(id = "script", steps(Act, Over), state = Shared, tools)]
+/// | `step(..)` | runs a step that does what is in the brackets |
+/// | `try(..)` | the same, and goes on when it fails |
+/// | `steps(.. \| ..)` | runs steps side by side |
+/// | `form` | runs a step that asks the user for a city and a number of guests |
+#[flow(id = "script", steps(Act, Over, Inner, Form), state = Shared, tools)]
 #[derive(Clone, Default)]
 struct Script {
     done: Done,
@@ -114,6 +121,10 @@ struct Shared {
 }
 
 impl Flow for Script {
+    fn config_reducers(&self) -> Reducers {
+        Reducers::new().append("notes")
+    }
+
     fn define_steps(&self, steps: flow_core::flow::Steps<Self>) -> flow_core::flow::Steps<Self> {
         if self.rebuilt { steps.remove("Over").add::<Over2>() } else { steps }
     }
@@ -171,94 +182,8 @@ impl Action for Act {
     async fn run(&mut self, cx: &mut ActionCx<'_, Script>) -> Result<ActNext> {
         let words = cx.take_message().unwrap_or_default();
         let words = cx.flow.other.map_or(words, str::to_owned);
-        for word in words.split_whitespace() {
-            let (word, rest) = word.split_once(':').unwrap_or((word, ""));
-            match word {
-                "note" => {
-                    self.notes.push(rest.to_owned());
-                    cx.state.notes.push(rest.to_owned());
-                    cx.say(rest);
-                }
-                "charge" => {
-                    let receipt = cx.tool(Charge { cents: rest.parse()? }).await?;
-                    cx.say(receipt);
-                }
-                "decline" => match cx.tool(Decline {}).await {
-                    Ok(text) => cx.say(text),
-                    Err(error) => cx.say(format!("{}: {error}", error.code())),
-                },
-                "review" => {
-                    cx.tool(Review {}).await?;
-                }
-                "stall" => cx.tool(Stall {}).await?,
-                "insist" => {
-                    cx.tool(Decline {}).await?;
-                }
-                "fail" if !cx.flow.works => return Err(StepError::new("as told")),
-                "approve" => {
-                    let approved = cx.approve("charge it").await?;
-                    cx.say(format!("approved by {:?}", approved.by));
-                }
-                "ask" => {
-                    let decision = cx.approve("may I?").decision().await?;
-                    cx.say(format!("approved: {}", decision.is_approved()));
-                }
-                "sleep" => {
-                    cx.sleep(std::time::Duration::from_secs(rest.parse()?)).await?;
-                    cx.say("awake");
-                }
-                "hurry" => {
-                    let limit = std::time::Duration::from_secs(60);
-                    let request = flow_core::effect::ApprovalRequest::new("quick?").deadline(limit);
-                    let decision = cx.approve(request).decision().await?;
-                    cx.say(format!("approved in time: {}", decision.is_approved()));
-                }
-                "signal" => {
-                    let Paid { cents } = cx.signal("paid").await?;
-                    cx.say(format!("paid {cents}"));
-                }
-                "choose" => {
-                    let color = cx.choose("which colour?", ["red", "blue"]).await?;
-                    cx.say(color);
-                }
-                "run" => {
-                    let done = cx.flow.done.clone();
-                    let what = format!("run{rest}");
-                    let count: u32 = cx
-                        .run("count", || async move {
-                            done.make(what).await;
-                            Ok::<_, StepError>(7)
-                        })
-                        .await?;
-                    cx.say(count.to_string());
-                }
-                "values" => {
-                    let values = (cx.now().as_millis(), cx.uuid(), cx.random());
-                    cx.flow.done.push(format!("values{rest} {values:?}"));
-                }
-                "both" => {
-                    let (first, charge, second) = futures_util::join!(
-                        cx.approve("first").decision(),
-                        cx.tool(Charge { cents: 5 }),
-                        cx.approve("second").decision(),
-                    );
-                    let text = (first?.is_approved(), charge?, second?.is_approved());
-                    cx.say(format!("{text:?}"));
-                }
-                "pair" => {
-                    let (first, second) = futures_util::join!(
-                        cx.tool(Charge { cents: 70 }),
-                        cx.tool(Charge { cents: 71 }),
-                    );
-                    cx.say(format!("{} {}", first?, second?));
-                }
-                "again" => return Ok(ActNext::Act),
-                "over" => return Ok(ActNext::Over),
-                "end" => return Ok(ActNext::End("done".into())),
-                _ => {}
-            }
-        }
-        Ok(ActNext::Stay)
+        let way = nested::perform(&words, &mut self.notes, cx).await?;
+        Ok(way.unwrap_or(ActNext::Stay))
     }
 
     async fn on_denied(

@@ -213,6 +213,12 @@ impl<F: Played> World<F> {
                     EffectKind::Approval => Delivery::approve(&id).by("ada"),
                     EffectKind::Signal => Delivery::signal("paid", json!({ "cents": 7 })),
                     EffectKind::Choice => Delivery::payload(&id, "red"),
+                    EffectKind::Message => {
+                        let text = super::nested::answer(&request.display.title);
+                        let request = TurnRequest::new(session()).message(text);
+                        self.send(request.turn_id(format!("message-{id}")), random).await;
+                        continue;
+                    }
                     other => panic!("nobody answers {other:?}"),
                 };
                 let request = TurnRequest::new(session()).deliver(delivery.signal_id(id));

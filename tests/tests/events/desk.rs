@@ -1,5 +1,6 @@
 //! A flow that can do everything of which a listener is told.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,13 +8,14 @@ use std::time::Duration;
 use flow_core::effect::ApprovalRequest;
 use flow_core::prelude::*;
 use serde_json::{Value, json};
+use tests::other_flow::Other;
 use tokio::sync::Notify;
 
 /// Does what its steps say. Sessions begin where the test says.
 #[flow(
     id = "desk",
     version = 2,
-    steps(Party, Talk, First, Second, Third, Work, Held, Ping, Pong, Rest),
+    steps(Party, Talk, First, Second, Third, Work, Inner, Gated, Held, Ping, Pong, Rest),
     tools
 )]
 #[derive(Clone)]
@@ -30,6 +32,21 @@ pub(crate) struct Desk {
 impl Flow for Desk {
     fn initial_step(&self) -> Option<std::borrow::Cow<'static, str>> {
         Some(self.start.into())
+    }
+
+    fn define_gates(&self, gates: Gates<Self>) -> Gates<Self> {
+        if self.start != "Gated" {
+            return gates;
+        }
+        let check = |run: &flow_core::flow::gate::RunView<'_, Self>| match run
+            .flow
+            .works
+            .load(Ordering::Relaxed)
+        {
+            true => Verdict::pass(),
+            false => Verdict::fail("It does not work yet."),
+        };
+        gates.check("works", check).check("fast", |_| Verdict::fail("It is slow.")).advisory()
     }
 
     fn migrations() -> Migrations {
@@ -198,7 +215,44 @@ impl Action for Work {
     type Flow = Desk;
 
     async fn run(&mut self, cx: &mut ActionCx<'_, Desk>) -> Result<WorkNext> {
-        for word in cx.take_message().unwrap_or_default().split_whitespace() {
+        let text = cx.take_message().unwrap_or_default();
+        Ok(perform(&text, cx).await?.unwrap_or(WorkNext::Stay))
+    }
+}
+
+/// Does what its input says, within `Work`.
+#[step(action, input = String, next(end))]
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Inner {
+    text: String,
+}
+
+impl Action for Inner {
+    type Flow = Desk;
+
+    async fn on_enter(&mut self, text: String, _: &mut StepCx<'_, Desk>) -> Result<()> {
+        self.text = text;
+        Ok(())
+    }
+
+    async fn run(&mut self, cx: &mut ActionCx<'_, Desk>) -> Result<InnerNext> {
+        let text = self.text.clone();
+        perform(&text, cx).await?;
+        Ok(InnerNext::End("done".into()))
+    }
+}
+
+/// The words in brackets, which are parted by commas.
+fn words_of(text: &str) -> String {
+    text.trim_end_matches(')').replace(',', " ")
+}
+
+type Performing<'a> = Pin<Box<dyn Future<Output = Result<Option<WorkNext>>> + Send + 'a>>;
+
+/// Does what a text says, up to the word that leaves the step.
+fn perform<'a>(text: &'a str, cx: &'a mut ActionCx<'_, Desk>) -> Performing<'a> {
+    Box::pin(async move {
+        for word in text.split_whitespace() {
             match word {
                 "charge" => {
                     let receipt = cx.tool(Charge { cents: 1200 }).await?;
@@ -236,14 +290,55 @@ impl Action for Work {
                 "fail" if !cx.flow.works.load(Ordering::Relaxed) => {
                     return Err(StepError::new("not yet"));
                 }
-                "rest" => return Ok(WorkNext::Rest),
-                "end" => return Ok(WorkNext::End("done".into())),
-                "hand" => return Ok(WorkNext::HandOff("other".into())),
-                "escalate" => return Ok(WorkNext::Escalate("I am lost".into())),
-                other => cx.say(other),
+                "rest" => return Ok(Some(WorkNext::Rest)),
+                "end" => return Ok(Some(WorkNext::End("done".into()))),
+                "hand" => return Ok(Some(WorkNext::HandOff("other".into()))),
+                "escalate" => return Ok(Some(WorkNext::Escalate("I am lost".into()))),
+                "form" => {
+                    cx.run_step::<Party>(()).await?;
+                }
+                "other" => {
+                    cx.call_flow::<Other>(()).await?;
+                }
+                "batch" => {
+                    let report = cx.concurrent([1, 2, 3]).limit(1).each::<Quick>(|_| ()).await?;
+                    cx.say(format!("{} of 3", report.ended));
+                }
+                word => match word.split_once('(') {
+                    Some(("step", text)) => {
+                        cx.run_step::<Inner>(words_of(text)).await?;
+                    }
+                    Some(("try", text)) => {
+                        if let Err(error) = cx.run_step::<Inner>(words_of(text)).await {
+                            cx.say(error.code());
+                        }
+                    }
+                    Some((_, text)) => {
+                        let mut branches = Branches::new();
+                        for text in text.split('|') {
+                            branches.add::<Inner>(words_of(text));
+                        }
+                        cx.run_steps(branches).await?;
+                    }
+                    None => cx.say(word),
+                },
             }
         }
-        Ok(WorkNext::Stay)
+        Ok(None)
+    })
+}
+
+/// Ends when the gates of the flow let it.
+#[step(action, next(end))]
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Gated;
+
+impl Action for Gated {
+    type Flow = Desk;
+
+    async fn run(&mut self, cx: &mut ActionCx<'_, Desk>) -> Result<GatedNext> {
+        cx.say("I want to end.");
+        Ok(GatedNext::End("done".into()))
     }
 }
 
@@ -305,5 +400,26 @@ impl Action for Rest {
     async fn run(&mut self, cx: &mut ActionCx<'_, Desk>) -> Result<RestNext> {
         cx.say("I rest.");
         Ok(RestNext::Stay)
+    }
+}
+
+/// Does one of many things.
+#[flow(id = "quick", steps(Do))]
+#[derive(Clone)]
+pub(crate) struct Quick;
+
+impl Flow for Quick {}
+
+/// Ends at once.
+#[step(action, next(end))]
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Do;
+
+impl Action for Do {
+    type Flow = Quick;
+
+    async fn run(&mut self, cx: &mut ActionCx<'_, Quick>) -> Result<DoNext> {
+        cx.say("One more.");
+        Ok(DoNext::End("done".into()))
     }
 }

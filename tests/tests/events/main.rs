@@ -100,7 +100,7 @@ impl World {
         let clock = ManualClock::at("2026-11-30T12:00:00Z".parse().unwrap());
         let builder: EngineBuilder = Engine::builder();
         let builder = builder.shared_store(store.clone()).clock(clock.clone()).flow(flow.clone());
-        let builder = builder.flow(tests::other_flow::Other);
+        let builder = builder.flow(tests::other_flow::Other).flow(desk::Quick);
         let builder = builder.limits(Limits::default().edge_crossings(2).message_bytes(50));
         let models = ModelCatalog::new().model("test::model", (scenario.model)());
         let engine = builder.models(models).build().expect("the flow is well declared");

@@ -1,10 +1,11 @@
 //! The order of events that [`flow_core::event`] promises, checked for any turn.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use flow_core::event::Event;
 use flow_core::outcome::Outcome;
+use flow_core::session::GateVerdict;
 
 /// Checks that the events of one turn are in the documented order.
 pub(crate) fn check(events: &[Event]) -> Result<(), String> {
@@ -40,6 +41,17 @@ struct Turn {
     /// The step to which the flow goes.
     target: Option<Arc<str>>,
     visit: u64,
+    /// The steps within an action that are entered and not left, by their levels. Some of one level
+    /// run side by side.
+    within: BTreeMap<u32, Vec<Arc<str>>>,
+    /// The called flows that run, each with where its caller stands.
+    called: Vec<(Event, Turn)>,
+    /// Whether this is a called flow, of which it is not known yet where it stands.
+    joins: bool,
+    /// How many items of the latest batch are over, and how many there are.
+    batch: (usize, usize),
+    /// What the gates have said of this run.
+    verdicts: Vec<GateVerdict>,
     /// The step whose model speaks.
     speaking: Option<Arc<str>>,
     /// The calls so far, and those without a result.
@@ -74,9 +86,17 @@ impl Turn {
                 require(fits, "another flow was to go on, or the turn to end")?;
             }
             "digression-start" => require(event.name() == "flow-enter", "the other flow begins")?,
-            "step-exit" => require(
-                matches!(event.name(), "flow-transition" | "handoff" | "flow-end" | "error"),
-                "a step was left, and it is not told for what",
+            "step-exit" if self.step.is_none() => {
+                let way = matches!(event.name(), "flow-transition" | "handoff" | "flow-end");
+                // What has become of a called flow its caller knows.
+                let over = event.name() == "call-exit" && !self.called.is_empty();
+                let told = way || over || event.name() == "error";
+                require(told, "a step was left, and it is not told for what")?;
+            }
+            "gate-verdict" => require(
+                matches!(event.name(), "gate-verdict" | "step-exit" | "feedback" | "turn-end")
+                    || matches!(event.name(), "error" | "call-exit"),
+                "the run was to end or to be held",
             )?,
             "handoff" => require(event.name() == "flow-end", "a hand-off ends the flow")?,
             "session-created" => require(event.name() == "flow-enter", "a new session begins")?,
@@ -111,6 +131,7 @@ impl Turn {
                 require(last == "session-created" || moved, "no flow begins here")?;
                 self.known = true;
                 (self.step, self.restored) = (None, None);
+                self.verdicts.clear();
             }
             Event::SessionRestored { step, .. } => {
                 require(matches!(last, "turn-start" | "session-migrated"), "it comes first")?;
@@ -122,7 +143,33 @@ impl Turn {
                 require(last == "session-restored", "what was waited for comes first")?;
                 self.takes_up = true;
             }
+            Event::StepEnter { step, visit, level: level @ 1.. } => {
+                self.join(None);
+                // The session stands there.
+                self.restored = None;
+                let around = match level {
+                    1 => self.step.is_some() || self.joins,
+                    level => self.within.get(&(level - 1)).is_some_and(|steps| !steps.is_empty()),
+                };
+                require(around, "no step runs around it")?;
+                require(*visit >= self.visit, "it is of another visit")?;
+                self.within.entry(*level).or_default().push(step.clone());
+            }
+            Event::StepExit { step, level: level @ 1.. } => {
+                let entered = self.within.entry(*level).or_default();
+                let place = entered.iter().position(|entered| entered == step);
+                entered.remove(place.ok_or("the step is not entered")?);
+                if entered.is_empty() {
+                    // Those that have failed are not left.
+                    self.within.retain(|deeper, _| deeper < level);
+                }
+            }
             Event::StepEnter { step, visit, .. } => {
+                if self.joins || last == "call-enter" {
+                    self.joins = false;
+                    (self.step, self.visit) = (Some(step.clone()), *visit);
+                    return Ok(());
+                }
                 match (self.target.take(), self.restored.take()) {
                     (Some(target), _) => {
                         require(target == *step, "the flow goes to another step")?;
@@ -135,11 +182,13 @@ impl Turn {
                 require(*visit > self.visit, "visits are counted up")?;
                 self.visit = *visit;
                 self.step = Some(step.clone());
+                self.verdicts.clear();
             }
             Event::StepExit { step, .. } => {
                 self.inside(step)?;
                 require(self.open.is_empty(), "a call has no result")?;
                 self.step = None;
+                self.within.clear();
             }
             Event::FlowTransition { from, to } => {
                 let left = matches!(before, Some(Event::StepExit { step, .. }) if step == from);
@@ -169,7 +218,7 @@ impl Turn {
                 require(said, "the question was not said")?;
             }
             Event::ToolCall { id, .. } => {
-                require(self.step.is_some(), "no step is entered")?;
+                require(self.step.is_some() || self.joins, "no step is entered")?;
                 require(self.calls.insert(id.clone()), "the call was told before")?;
                 self.open.insert(id.clone());
             }
@@ -180,9 +229,54 @@ impl Turn {
             }
             Event::Paused { interrupts } => {
                 require(!interrupts.is_empty(), "nothing is waited for")?;
-                let step = self.step.as_deref();
-                let own = interrupts.iter().all(|interrupt| Some(&*interrupt.step) == step);
+                let own = interrupts.iter().all(|interrupt| {
+                    // Of a called flow it is told what it has waited for since long ago.
+                    !interrupt.path.is_empty() || self.is_entered(&interrupt.step)
+                });
                 require(own, "another step waits")?;
+            }
+            Event::Effect { .. } => {
+                require(self.step.is_some() || self.joins, "no step is entered")?;
+            }
+            Event::BatchProgress { step, total, done, failed, running, .. } => {
+                self.inside(step)?;
+                let (before, all) = self.batch;
+                require(before == all || (*done > before && *total == all), "it goes back")?;
+                require(done + running <= *total && failed <= done, "that cannot be")?;
+                self.batch = (*done, *total);
+            }
+            Event::CallEnter { depth, .. } => {
+                require(self.step.is_some() || self.joins, "no step is entered")?;
+                require(*depth as usize == self.called.len() + 1, "it is as deep as it is")?;
+                let called = std::mem::take(&mut self.called);
+                let calls = self.calls.clone();
+                let inner =
+                    Self { started: true, known: true, joins: true, calls, ..Self::default() };
+                let caller = std::mem::replace(self, inner);
+                self.called = called;
+                self.called.push((event.clone(), caller));
+            }
+            Event::CallExit { flow, session, depth } => {
+                let (enter, caller) = self.called.pop().ok_or("nothing is called")?;
+                let called = Event::CallEnter {
+                    flow: flow.clone(),
+                    session: session.clone(),
+                    depth: *depth,
+                };
+                require(enter == called, "another flow was called last")?;
+                let called = std::mem::take(&mut self.called);
+                let calls = std::mem::take(&mut self.calls);
+                *self = Self { called, calls, ..caller };
+            }
+            Event::GateVerdict(verdict) => {
+                require(self.step.is_some() || self.joins, "no step is entered")?;
+                let asked = self.verdicts.iter().any(|other| other.gate == verdict.gate);
+                require(!asked, "the gate was asked before")?;
+                self.verdicts.push(verdict.clone());
+            }
+            Event::FlowEnd { gates, .. } => {
+                require(*gates == self.verdicts, "the gates have said something else")?;
+                self.verdicts.clear();
             }
             Event::Handoff { to } => self.handed = Some(to.clone()),
             Event::DigressionStart { .. } => {
@@ -202,9 +296,23 @@ impl Turn {
         Ok(())
     }
 
-    /// Checks that the step is the one that is entered.
-    fn inside(&self, step: &Arc<str>) -> Result<(), String> {
-        require(self.step.as_ref() == Some(step), "another step is entered")
+    /// Whether a step is entered, or the session stands there, or it runs within that one.
+    fn is_entered(&self, step: &str) -> bool {
+        let within = self.within.values().flatten().any(|entered| **entered == *step);
+        within || self.step.as_deref() == Some(step)
+    }
+
+    /// Takes the first step of which a called flow tells as the one where it stands.
+    fn join(&mut self, step: Option<&Arc<str>>) {
+        if let Some(step) = step.filter(|_| std::mem::take(&mut self.joins)) {
+            self.step = Some(step.clone());
+        }
+    }
+
+    /// Checks that the step is one that is entered.
+    fn inside(&mut self, step: &Arc<str>) -> Result<(), String> {
+        self.join(Some(step));
+        require(self.is_entered(step), "another step is entered")
     }
 
     fn end(&self, before: Option<&Event>, outcome: &Outcome) -> Result<(), String> {
@@ -220,6 +328,7 @@ impl Turn {
                 "only a turn that is repeated ends like this",
             );
         }
+        require(self.called.is_empty(), "a called flow is not left")?;
         require(self.open.is_empty(), "a call has no result")?;
         require(self.speaking.is_none(), "a text has no end")?;
         let told = match outcome {
@@ -230,6 +339,9 @@ impl Turn {
                 matches!(before, Some(Event::FlowEnd { reason: told, .. }) if told == reason)
             }
             Outcome::HandedOff { .. } => false,
+            Outcome::Held { gates } => gates.iter().all(|gate| {
+                self.verdicts.iter().any(|verdict| verdict.gate == *gate && !verdict.passed)
+            }),
             Outcome::Waiting { question: Some(question) } => {
                 matches!(before, Some(Event::Question(told)) if told == question)
             }

@@ -167,6 +167,33 @@ async fn two_writes_without_a_reducer_are_a_conflict_and_nothing_counts() {
 }
 
 #[tokio::test]
+async fn the_path_is_in_the_order_of_the_branches_whatever_finishes_first() {
+    let paths = [["x", "y"], ["y", "x"]].map(async |order| {
+        let flow = Nest::default();
+        let setup = setup_with(Durability::Crossing, flow.clone());
+        let words =
+            [Steps(vec![vec![hold("x"), Step(vec![Step(vec![])])], vec![hold("y"), Step(vec![])]])];
+        let turn = setup.engine.turn::<Nest>(Setup::request(&words));
+        for name in order {
+            flow.gate(&format!("{name} holds")).notified().await;
+        }
+        for (left, name) in [(1, order[0]), (0, order[1])] {
+            flow.gate(name).notify_one();
+            while flow.holding.lock().unwrap().0 > left {
+                tokio::task::yield_now().await;
+            }
+            tokio::task::yield_now().await;
+        }
+        turn.await.unwrap();
+        let path = setup.doc().await.path;
+        path.into_iter().map(|entry| entry.level).collect::<Vec<_>>()
+    });
+    for path in paths {
+        assert_eq!(path.await, [0, 1, 2, 3, 1, 2]);
+    }
+}
+
+#[tokio::test]
 async fn one_branch_may_write_a_field_alone() {
     let setup = setup_with(Durability::Crossing, Nest { reduces: false, ..Nest::default() });
     let words = [Steps(vec![vec![Name("ada".into())], vec![Add(4)], vec![log("x")]])];
@@ -327,9 +354,12 @@ async fn there_are_limits_and_things_that_a_branch_cannot_do() {
     assert!(text.contains("Limits::branches"), "{text}");
     let deep = (0..4).fold(vec![note("deep")], |words, _| vec![Steps(vec![words])]);
     assert_eq!(setup.play(&deep).await.unwrap_err().code(), "step-depth");
-    let error = setup.play(&[Forms]).await.unwrap_err();
-    assert_eq!(error.code(), "step-unfit");
-    assert!(error.to_string().contains("cx.input"), "{error}");
+    let within = [Steps(vec![vec![Step(vec![Sure])], vec![Approve("go".into())]])];
+    for asks in [&[Forms][..], &within] {
+        let error = setup.play(asks).await.unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("it runs beside others") && text.contains("cx.input"), "{text}");
+    }
     let outcome = setup.play(&[Steps(vec![]), note("usable")]).await.unwrap();
     assert_eq!(outcome.replies, ["usable"]);
 }

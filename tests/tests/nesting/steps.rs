@@ -96,6 +96,7 @@ async fn a_form_within_an_action_asks_over_turns() {
         let first = setup.play(&words).await.unwrap();
         assert_eq!(first.replies, ["a", "Which city?"]);
         assert_eq!(first.question().unwrap().text, "Which city?");
+        assert_eq!(first.question().unwrap().fields, ["city"]);
         let second = setup.say("to Lisbon").await;
         assert_eq!(second.replies, ["How many guests?"]);
         let doc = setup.doc().await;
@@ -262,4 +263,81 @@ async fn an_action_that_never_ends_meets_a_limit() {
     let other = TurnRequest::new(SessionId::new("t").unwrap());
     let other = other.message(serde_json::to_string(&steps).unwrap());
     assert!(engine.turn::<Nest>(other).await.unwrap().is_ended());
+}
+
+/// What was entered, in the order of the path.
+async fn path(setup: &Setup) -> Vec<(String, u32)> {
+    setup.doc().await.path.into_iter().map(|entry| (entry.step, entry.level)).collect()
+}
+
+#[tokio::test]
+async fn steps_that_go_on_after_a_crash_or_a_wait_are_in_the_path_once() {
+    for durability in DURABILITIES {
+        let flow = Nest::default();
+        let mut setup = setup_with(durability, flow.clone());
+        let words = [
+            Step(vec![Charge(1), Step(vec![Hold("x".into())]), Approve("go".into()), Form]),
+            Steps(vec![vec![Step(vec![])], vec![]]),
+        ];
+        let turn = setup.engine.turn::<Nest>(Setup::request(&words).turn_id("t"));
+        flow.gate("x holds").notified().await;
+        // The process dies while the inner step is at work.
+        drop(turn);
+        let store = setup.engine.store().clone();
+        let builder = Engine::builder().shared_store(store).durability(durability);
+        setup.engine = builder.flow(flow.clone()).build().unwrap();
+        flow.gate("x").notify_one();
+        let turn = Setup::request(&words).turn_id("t");
+        let outcome = setup.engine.turn::<Nest>(turn).await.unwrap();
+        assert_eq!(path(&setup).await, [("Outer".to_owned(), 0)], "the run is not over");
+        setup.approve(&outcome, "go").await;
+        setup.say("to Lisbon").await;
+        assert!(setup.say("3").await.is_ended());
+        let expected = [("Outer", 0), ("Inner", 1), ("Inner", 2), ("Form", 2)];
+        let expected = expected.into_iter().chain([("Inner", 1), ("Inner", 2), ("Inner", 1)]);
+        let expected: Vec<_> = expected.map(|(step, level)| (step.to_owned(), level)).collect();
+        assert_eq!(path(&setup).await, expected, "{durability:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_step_that_fails_has_changed_nothing_of_the_state() {
+    for durability in DURABILITIES {
+        let fails = || vec![Add(1), log("lost"), Step(vec![Add(1)]), Fail("broken".into())];
+        let setup = setup(durability);
+        setup.play(&[Add(10), Try(vec![Step(fails())]), Add(100)]).await.unwrap();
+        let waits = self::setup(durability);
+        let words = [Add(10), Try(vec![Step(fails())]), Add(100), Approve("go".into())];
+        let outcome = waits.play(&words).await.unwrap();
+        assert!(waits.approve(&outcome, "go").await.is_ended());
+        for setup in [setup, waits] {
+            assert_eq!(setup.state().await, Shared { total: 110, ..Shared::default() });
+            let steps: Vec<u32> = path(&setup).await.into_iter().map(|(_, level)| level).collect();
+            assert_eq!(steps, [0, 1, 2], "it was entered all the same");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_step_that_goes_on_is_entered_and_left_in_the_events_of_the_turn() {
+    let setup = setup(Durability::Crossing);
+    let levels = async |turn: TurnRequest| {
+        let events: Vec<Event> = setup.engine.turn::<Nest>(turn).collect().await;
+        let steps = events.iter().filter_map(|event| match event {
+            Event::StepEnter { step, level, .. } => Some(format!("enter {step} {level}")),
+            Event::StepExit { step, level } => Some(format!("exit {step} {level}")),
+            _ => None,
+        });
+        steps.collect::<Vec<_>>()
+    };
+    let words = [Step(vec![Step(vec![]), Approve("go".into()), Sure])];
+    let first = levels(Setup::request(&words)).await;
+    assert_eq!(first, ["enter Outer 0", "enter Inner 1", "enter Inner 2", "exit Inner 2"]);
+    let Some(Waiting::Interrupts { pending }) = setup.doc().await.waiting else { panic!() };
+    let yes = Delivery::approve(&pending[0].request_id).by("ada");
+    let second = levels(TurnRequest::new(session()).deliver(yes)).await;
+    assert_eq!(second, ["enter Inner 1", "enter Sure 2"]);
+    let third = levels(TurnRequest::new(session()).message("yes")).await;
+    let expected = ["enter Inner 1", "enter Sure 2", "exit Sure 2", "exit Inner 1", "exit Outer 0"];
+    assert_eq!(third, expected);
 }
