@@ -218,7 +218,7 @@ fn what_cannot_be_is_a_clear_error() {
     for (args, expected) in [
         (&["approve", "chair"][..], "it has to be SESSION/REQUEST, as `pending` shows it"),
         (&["approve", "a.b/1"], "only ASCII letters, digits and"),
-        (&["deny", "nobody/1-0-0"], "session `nobody` does not wait for request `1-0-0`"),
+        (&["deny", "nobody/1-0-0"], "does not wait for request `1-0-0`"),
         (&["pending", "--store", "redis:x"], "`redis` names no store of this program"),
         (&["talk", "--session", "a.b"], "only ASCII letters, digits and"),
     ] {

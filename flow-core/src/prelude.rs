@@ -1,5 +1,6 @@
 //! What a flow's author needs: `use flow_core::prelude::*;`
 
+pub use crate::effect::{Decision, Denied, Request};
 pub use crate::error::{Result, StepError};
 pub use crate::flow::{
     Drive, Flow, FlowMeta, Gates, Graph, InitCx, Judge, Restore, Steps, Verdict,

@@ -6,6 +6,8 @@ pub mod model_server;
 pub mod mongo_server;
 pub mod ordering;
 pub mod other_flow;
+#[cfg(test)]
+mod readme;
 pub mod recording_store;
 pub mod route_flow;
 mod test_tools;

@@ -19,7 +19,6 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use flow_core::effect::{Denied, Request};
 use flow_core::engine::Delivery;
 use flow_core::error::StoreError;
 use flow_core::event::Event;

@@ -7,6 +7,10 @@
 //! is over is not done again, its recorded outcome is given back. So the code comes to the
 //! place where it was, and goes on from there.
 //!
+//! Effects are: calls of tools and other work, the time and what is random, pauses, requests to
+//! people and signals, [steps within the action](#steps-within-an-action), and
+//! [other flows](#flows-within-an-action), called or run for each of many items.
+//!
 //! # What is done how often
 //!
 //! | | [`Durability::Effect`] | [`Durability::Crossing`], [`Durability::Turn`] |
@@ -23,13 +27,14 @@
 //! A tool that honours its [idempotency key](crate::tool::ToolCx::idempotency_key) is done
 //! exactly once in every case, if its arguments are made of what is kept: a `cx.uuid()` or
 //! `cx.now()` of a run that was cut off is kept once a later effect has begun with
-//! [`Durability::Effect`], and with the others once the action waits. The key is made of the session, the number of the visit, the
-//! place of the effect among those of the visit, its name and the digest of its arguments.
-//! Visits are never numbered twice in a session, so the same tool with the same arguments in
-//! a later visit has another key, and is called. A visit that is
-//! [put back](crate::engine::SessionHandle::rewind) gets a new number, and what was made in it
-//! counts as made under that. The digest of the flow is not part of it: a
-//! program that was rebuilt while a call was under way must not make the call twice.
+//! [`Durability::Effect`], and with the others once the action waits.
+//!
+//! The key is made of the session, the number of the visit, the place of the effect among those
+//! of the visit, its name and the digest of its arguments. Visits are never numbered twice in a
+//! session, so the same tool with the same arguments in a later visit has another key, and is
+//! called. A visit that is [put back](crate::engine::SessionHandle::rewind) gets a new number,
+//! and what was made in it counts as made under that. The digest of the flow is not part of the
+//! key: a program that was rebuilt while a call was under way must not make the call twice.
 //!
 //! A tool may say that this is not right for it, with `#[tool(replay = ..)]`
 //! ([`ToolReplay`](crate::tool::ToolReplay)):
@@ -56,6 +61,25 @@
 //! done: when the turn is sent again it goes on with that. When the action has handled the
 //! failure, the step fails in the same way in every further run.
 //!
+//! # Flows within an action
+//!
+//! [`call_flow`](crate::step::ActionCx::call_flow) runs another flow until it has ended,
+//! [`concurrent`](crate::step::ActionCx::concurrent) one for each of some items. They run in
+//! sessions of their own, which commit what they do themselves, so the table holds for the
+//! actions of those flows as it does for any. For the action around them, each call and each
+//! batch is one effect. When its turn is cut off and it comes to that effect again, it finds the
+//! same sessions by their ids and goes on with them; one that has ended is not run again.
+//!
+//! | | a step within | a called flow | a batch |
+//! | --- | --- | --- | --- |
+//! | runs in | this session | a session of its own | one session for each item |
+//! | is given, and gives back | its input, its fields | its first and its last state | a state for each item, a [report](crate::step::BatchReport) |
+//! | works on the shared state | yes; side by side on copies | no | no |
+//! | speaks to the user | yes | through the caller | no |
+//! | when it waits | the action waits | the action waits | that item is reported as waiting |
+//! | when it fails | the action may handle that | the action may handle that | the item is tried again, then reported as failed |
+//! | is limited by | [`Limits::step_depth`], [`Limits::branches`] | [`Limits::call_depth`] | [`Limits::call_depth`], [`Limits::batch_items`] |
+//!
 //! # What the code of an action must keep to
 //!
 //! * It is deterministic between effects: what it does next depends on its fields, the
@@ -66,14 +90,19 @@
 //!   [restarted](crate::engine::SessionHandle::restart_step) or
 //!   [abandoned](crate::engine::SessionHandle::abandon).
 //! * Effects may be made side by side with `join!`. Their places are taken in the order of
-//!   the calls in the code, whatever finishes first.
-//! * [Calls of other flows](crate::step::ActionCx::call_flow) are made one after the other.
+//!   the calls in the code, whatever finishes first. Steps and calls of flows have the context to
+//!   themselves, so they are made one after the other: `run_steps` runs steps side by side, a
+//!   batch runs flows.
 //! * When every effect that runs waits for somebody, the action is put aside. Whatever else
 //!   it awaits at that moment is dropped.
 //!
 //! [`Durability::Effect`]: crate::engine::Durability::Effect
 //! [`Durability::Crossing`]: crate::engine::Durability::Crossing
 //! [`Durability::Turn`]: crate::engine::Durability::Turn
+//! [`Limits::batch_items`]: crate::engine::Limits::batch_items
+//! [`Limits::branches`]: crate::engine::Limits::branches
+//! [`Limits::call_depth`]: crate::engine::Limits::call_depth
+//! [`Limits::step_depth`]: crate::engine::Limits::step_depth
 
 mod decision;
 mod journal;

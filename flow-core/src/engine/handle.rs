@@ -25,9 +25,9 @@ use crate::id::SessionId;
 ///
 /// At most [`Limits::events`] events wait to be read. When there are as many, the turn waits
 /// for the listener before the next call of a model, the next piece of its answer, the next
-/// tool call of an action and the next step, but not longer than [`Limits::listener_patience`] in the whole turn, and
-/// an attempt's time-out does not run meanwhile. After that the turn goes on as fast as it
-/// can, and text deltas and a step's own events for which there is no room are left out: an
+/// tool call of an action and the next step, but not longer than [`Limits::listener_patience`]
+/// in the whole turn, and an attempt's time-out does not run meanwhile. After that the turn goes
+/// on as fast as it can, and text deltas and a step's own events for which there is no room are left out: an
 /// [`Event::Lagged`] in their place says how many. All other events are kept, up to four times
 /// the limit, and the last ones (`error`, `turn-end`) always.
 ///

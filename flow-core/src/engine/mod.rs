@@ -74,9 +74,10 @@ pub enum Durability {
     /// ([`ToolReplay::Never`](crate::tool::ToolReplay::Never)) also commits before its actions.
     Turn,
     /// As [`Crossing`](Self::Crossing), and also before an action that a turn begins with, so
-    /// that what the user said is kept, and before each [effect](crate::effect) of an action. A crash repeats the step that was running, and the effects that ran; those
-    /// that are recorded as over are not done again. A tool that is called again learns it
-    /// from [`ToolCx::is_repeated`](crate::tool::ToolCx::is_repeated).
+    /// that what the user said is kept, and before each [effect](crate::effect) of an action. A
+    /// crash repeats the step that was running, and the effects that ran; those that are recorded
+    /// as over are not done again. A tool that is called again learns it from
+    /// [`ToolCx::is_repeated`](crate::tool::ToolCx::is_repeated).
     Effect,
 }
 
@@ -103,13 +104,14 @@ pub struct Limits {
     pub digressions: u32,
     /// The most items of a [batch](crate::step::Concurrent). Default: 10,000.
     pub batch_items: usize,
-    /// The most effects of an action in one visit, those of steps that run within it included
-    /// until they are over. They stand in the document. Default: 4096.
+    /// The most [effects](crate::effect) of an action in one visit, those of steps that run
+    /// within it included until they are over. They stand in the document. Default: 4096.
     pub effects: usize,
-    /// How many steps may run within each other, the one at which the session stands not
-    /// counted. Default: 8.
+    /// How many steps may [run within each other](crate::step::ActionCx::run_step), the one at
+    /// which the session stands not counted. Default: 8.
     pub step_depth: u32,
-    /// The most steps that an action runs side by side in one call. Default: 256.
+    /// The most steps that an action runs [side by side](crate::step::ActionCx::run_steps) in
+    /// one call. Default: 256.
     pub branches: usize,
     /// The most events that wait for the listener of a turn, as [`TurnHandle`] says.
     /// Default: 1024; at least 1.
@@ -117,8 +119,8 @@ pub struct Limits {
     /// How long a turn waits in all for a listener that has as many to read. Default: 5
     /// seconds.
     pub listener_patience: Duration,
-    /// How many [calls of flows](crate::step::ActionCx::call_flow) may be under way within each
-    /// other. Default: 8.
+    /// How many [calls of flows](crate::step::ActionCx::call_flow) and
+    /// [batches](crate::step::Concurrent) may be under way within each other. Default: 8.
     pub call_depth: u32,
 }
 

@@ -17,7 +17,7 @@ use crate::message::{Message, Role};
 use crate::model::TokenUsage;
 use crate::outcome::Outcome;
 use crate::session::{
-    ArchiveMark, Delta, Interrupt, Lease, Moves, Parent, Relation, SessionDoc, Status, Visit,
+    ArchiveMark, Delta, FlowMoves, Interrupt, Lease, Parent, Relation, SessionDoc, Status, Visit,
     Waiting,
 };
 use crate::step::{Effect, EventSink};
@@ -147,12 +147,12 @@ pub(super) fn handed_off(to: &str) -> String {
 impl<F: Flow> Run<F> {
     /// How the conversation came to this flow; nothing while it is where it began, with
     /// nothing to come back to.
-    pub(super) fn moves_now(&self) -> Option<Moves> {
+    pub(super) fn moves_now(&self) -> Option<FlowMoves> {
         let mut moves = self.moves.clone()?;
         if moves.visits <= self.visit.number {
             moves.visits = 0;
         }
-        let settled = Moves { origin: F::ID.to_owned(), ..Moves::default() };
+        let settled = FlowMoves { origin: F::ID.to_owned(), ..FlowMoves::default() };
         (moves != settled).then_some(moves)
     }
 
@@ -274,7 +274,7 @@ impl<F: Flow> Run<F> {
         let moves = left.moves.take();
         let last_visit = left.visit.number.max(moves.as_ref().map_or(0, |moves| moves.visits));
         let mut moves =
-            moves.unwrap_or_else(|| Moves { origin: F::ID.to_owned(), ..Moves::default() });
+            moves.unwrap_or_else(|| FlowMoves { origin: F::ID.to_owned(), ..FlowMoves::default() });
         let count = left.superseded + 1;
         let kept_as = left.id.superseded(count);
         let to = next.flow.id.clone();
@@ -462,12 +462,12 @@ pub(super) async fn digress(
     })?;
     let origin = doc.moves.as_ref().map_or(&doc.flow.id, |moves| &moves.origin);
     let trail = doc.moves.as_ref().map_or(&[][..], |moves| &moves.trail);
-    let moves = Moves {
+    let moves = FlowMoves {
         origin: origin.clone(),
         // What the user says is new input.
         trail: if message.is_some() { Vec::new() } else { trail.to_vec() },
         parked: Some(Box::new(parked(&doc))),
-        ..Moves::default()
+        ..FlowMoves::default()
     };
     let mut next = SessionDoc {
         context,
@@ -524,7 +524,7 @@ fn check_parkable(
         }
         _ => {}
     }
-    let above: Vec<&SessionDoc> = doc.moves.iter().flat_map(Moves::parked).collect();
+    let above: Vec<&SessionDoc> = doc.moves.iter().flat_map(FlowMoves::parked).collect();
     let limit = core.limits.digressions;
     if u32::try_from(above.len()).unwrap_or(u32::MAX) >= limit {
         let flows = above.iter().rev().chain([&doc]).map(|doc| doc.flow.id.as_str());

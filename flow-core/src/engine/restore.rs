@@ -11,7 +11,7 @@ use crate::flow::{Flow, Steps};
 use crate::ledger::Ledger;
 use crate::model::TokenUsage;
 use crate::session::{
-    ArchiveMark, FORMAT, FlowRef, Lease, Moves, RawDoc, SessionDoc, Status, Visit,
+    ArchiveMark, FORMAT, FlowMoves, FlowRef, Lease, RawDoc, SessionDoc, Status, Visit,
 };
 use crate::time::Timestamp;
 
@@ -119,9 +119,9 @@ pub(super) fn supersede(ledger: &mut Ledger, new: SessionDoc, now: Timestamp) ->
 }
 
 /// Where a conversation began, once it has left that flow.
-fn beginning(doc: &SessionDoc) -> Option<Moves> {
+fn beginning(doc: &SessionDoc) -> Option<FlowMoves> {
     let origin = doc.moves.as_ref()?.origin.clone();
-    Some(Moves { origin, ..Moves::default() })
+    Some(FlowMoves { origin, ..FlowMoves::default() })
 }
 
 /// The document of a new session, which stands at a step that is still to be entered.

@@ -20,7 +20,9 @@ use crate::flow::{Drive, Flow, Steps};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
 use crate::outcome::Outcome;
-use crate::session::{GateVerdict, Interrupt, MAIN_MEMORY, Moves, PathEntry, Question, Waiting};
+use crate::session::{
+    FlowMoves, GateVerdict, Interrupt, MAIN_MEMORY, PathEntry, Question, Waiting,
+};
 use crate::step::recall;
 use crate::step::{
     ActionCx, Arrival, DynStep, Kind, Ran, Scope, StepCx, arrive, dispatch, read, run_until_stuck,
@@ -54,7 +56,7 @@ pub(super) struct Run<F: Flow> {
     pub(super) replies: Vec<String>,
     pub(super) crossings: u32,
     /// How the conversation came to this flow.
-    pub(super) moves: Option<Moves>,
+    pub(super) moves: Option<FlowMoves>,
     /// Where it goes from here, made ready.
     pub(super) moving: Option<Moving>,
     /// What the caller has put into the context of this turn.

@@ -43,8 +43,9 @@ impl SessionHandle {
         Ok(self.core.store.transcript(&self.id).await?.ok_or_else(|| self.not_found())?)
     }
 
-    /// Deletes the session with its transcript, its checkpoints and the documents that it has
-    /// superseded. A turn that runs cannot commit any more.
+    /// Deletes the session with its transcript, its checkpoints, the documents that it has
+    /// superseded and the sessions that its actions have begun (called flows, items of
+    /// batches). A turn that runs cannot commit any more.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] when there is no such session.

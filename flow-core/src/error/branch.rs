@@ -16,7 +16,7 @@ pub enum BranchError {
         step: String,
         /// How many.
         count: usize,
-        /// The limit.
+        /// [`Limits::branches`](crate::engine::Limits::branches).
         limit: usize,
     },
     /// One of several steps side by side has failed, and all were needed.

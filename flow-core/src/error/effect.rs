@@ -67,7 +67,10 @@ pub enum EffectError {
     /// A call that is not to be made again ([`ToolReplay::Never`](crate::tool::ToolReplay::Never))
     /// was begun, and what it came to is not known: its turn was cut off. Nothing was done.
     #[error(
-        "session `{}`: step `{}` has begun to call tool `{}` (key `{}`, arguments {}), and it is not          known whether that was done; the tool is `replay = never`, so it is not called again.          Find out on the outside; then handle this error in the step, or call          `engine.session(id).restart_step()` to let it be called again, or `.abandon(reason)`",
+        "session `{}`: step `{}` has begun to call tool `{}` (key `{}`, arguments {}), and it is \
+         not known whether that was done; the tool is `replay = never`, so it is not called again. \
+         Find out on the outside; then handle this error in the step, or call \
+         `engine.session(id).restart_step()` to let it be called again, or `.abandon(reason)`",
         .0.session, .0.step, .0.tool, .0.key, .0.arguments.as_deref().unwrap_or("none")
     )]
     InDoubt(Box<Doubt>),
@@ -88,9 +91,10 @@ pub enum EffectError {
         /// What happened there.
         error: ErrorRecord,
     },
-    /// Too many calls of flows are under way within each other. Nothing was called.
+    /// Too many calls of flows and batches are under way within each other. Nothing was called.
     #[error(
-        "session `{session}` calls a flow within {limit} calls already: {path}; end the recursion, or raise `Limits::call_depth`"
+        "session `{session}` calls a flow within {limit} calls already: {path}; end the recursion, \
+         or raise `Limits::call_depth`"
     )]
     CallDepth {
         /// The session that calls.
@@ -138,7 +142,7 @@ pub enum EffectError {
         session: String,
         /// The step at which the session stands.
         step: String,
-        /// The limit.
+        /// [`Limits::effects`](crate::engine::Limits::effects).
         limit: usize,
     },
     /// A step within a step is deeper than the engine allows.
@@ -146,14 +150,14 @@ pub enum EffectError {
         "session `{session}`: step `{step}` would run within `{within}`, more than {limit} steps \
          deep; a step that runs itself needs an end, or raise `Limits::step_depth`"
     )]
-    StepsTooDeep {
+    StepDepth {
         /// The session.
         session: String,
         /// The step that was to run.
         step: String,
         /// The step that runs it.
         within: String,
-        /// The limit.
+        /// [`Limits::step_depth`](crate::engine::Limits::step_depth).
         limit: u32,
     },
     /// A step within another one wants what only a step at which the session stands can have.
@@ -213,7 +217,7 @@ impl EffectError {
             Self::Unreadable { .. } => "effect-unreadable",
             Self::BatchTooLarge { .. } => "batch-too-large",
             Self::TooManyEffects { .. } => "too-many-effects",
-            Self::StepsTooDeep { .. } => "steps-too-deep",
+            Self::StepDepth { .. } => "step-depth",
             Self::Unfit { .. } => "step-unfit",
             Self::Branches(error) => error.code(),
             Self::NotWaiting { .. } => "not-waiting",
@@ -245,7 +249,7 @@ impl EffectError {
             | Self::CallDepth { .. }
             | Self::Unreadable { .. }
             | Self::TooManyEffects { .. }
-            | Self::StepsTooDeep { .. }
+            | Self::StepDepth { .. }
             | Self::Unfit { .. }
             | Self::BatchTooLarge { .. }
             | Self::Branches(_) => 500,

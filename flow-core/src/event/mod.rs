@@ -38,6 +38,12 @@
 //! * **A tool call**: `tool-call`, then `tool-result` with the same id. Calls that are made side
 //!   by side are told side by side. A call for which a model has to wait for an approval is
 //!   told when it is made; one that is not made has a `tool-result` alone.
+//! * **Other work of an action**: `effect` when code of [`ActionCx::run`] is done;
+//!   `batch-progress` when a batch begins or goes on, and as its items come to an end.
+//! * **A step within an action**: `step-enter` and `step-exit` with a `level` above 0, and what it
+//!   does in between. Steps side by side are told side by side. One that is given back from the
+//!   journal is not told again.
+//! * **A called flow**: for each of its turns `call-enter`, its steps, `call-exit`.
 //! * **What is said**: `message`, `feedback`, `note`, and `question` right behind the message
 //!   that asks it. A step says it with its transition: behind all that it has done in this run,
 //!   and before it is left; a step that fails has said nothing. The whole text of a model is
@@ -53,10 +59,11 @@
 //!   action runs again from its beginning, and is told only what it had not done.
 //! * **A failure**: `error`, `turn-end` with the same error. It may come anywhere, so a call may
 //!   be without its result then. What the flow's `on_error` has handled is no `error`.
-//! * **An end**: \[`gate-verdict`..\], `step-exit`, `flow-end` with the same verdicts, `turn-end`. When a
-//!   gate holds the flow: `gate-verdict`.., `feedback`, `turn-end`, and the step is not left.
-//! * **A hand-off**: `step-exit`, `handoff`, `flow-end`, then the other flow goes on with
-//!   `flow-enter`.
+//! * **An end**: \[`gate-verdict`..\], `step-exit`, `flow-end`, `turn-end`. A flow that its gates
+//!   hold is not left: behind the verdicts come `feedback`.. and `turn-end`.
+//! * **A hand-off**: \[`gate-verdict`..\], `step-exit`, `handoff`, `flow-end`, then the other flow
+//!   goes on with `flow-enter`.
+//! * **An escalation**: \[`gate-verdict`..\], `turn-end`.
 //! * **A digression**: `digression-start`, `flow-enter` of the other flow. When that has ended:
 //!   `flow-end`, `digression-end`, then the `message` and the `question` of the flow that has
 //!   come back.
@@ -64,6 +71,8 @@
 //!
 //! `paused` and `flow-end` are told before the last commit. If that fails, `error` and
 //! `turn-end` follow.
+//!
+//! [`ActionCx::run`]: crate::step::ActionCx::run
 
 mod channel;
 

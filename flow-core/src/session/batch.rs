@@ -16,11 +16,6 @@ pub enum ItemOutcome {
         /// Why, in the words of the flow.
         reason: String,
     },
-    /// Its flow has handed off to another one.
-    HandedOff {
-        /// The flow.
-        to: String,
-    },
     /// Its flow waits for a person who takes over.
     Escalated {
         /// Why.
@@ -42,16 +37,15 @@ impl ItemOutcome {
         matches!(self, Self::Failed { .. })
     }
 
-    /// Whether the item's flow is over: it has ended or handed off.
+    /// Whether the item's flow has ended.
     pub fn is_ended(&self) -> bool {
-        matches!(self, Self::Ended { .. } | Self::HandedOff { .. })
+        matches!(self, Self::Ended { .. })
     }
 
     /// Texts of it are cut to this many bytes.
     pub(crate) fn cut(mut self, bytes: usize) -> Self {
         let text = match &mut self {
             Self::Ended { reason } | Self::Escalated { reason } => reason,
-            Self::HandedOff { to } => to,
             Self::Failed { error } => &mut error.message,
             Self::Waiting => return self,
         };
@@ -70,7 +64,8 @@ impl From<Outcome> for ItemOutcome {
                 Self::Waiting
             }
             Outcome::Escalated { reason } => Self::Escalated { reason },
-            Outcome::HandedOff { to } => Self::HandedOff { to },
+            // A flow that is an item cannot hand off.
+            Outcome::HandedOff { to } => Self::Ended { reason: format!("handed off to {to}") },
             Outcome::Ended { reason } => Self::Ended { reason },
             Outcome::Failed { error } => Self::Failed { error },
         }

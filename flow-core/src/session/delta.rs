@@ -3,8 +3,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::{
-    ArchiveMark, ContextStart, EdgeCount, EffectRecord, ErrorRecord, FlowRef, GateVerdict, Moves,
-    PathEntry, SessionDoc, Status, Summary, TurnRecord, Visit, Waiting,
+    ArchiveMark, ContextStart, EdgeCount, EffectRecord, ErrorRecord, FlowMoves, FlowRef,
+    GateVerdict, PathEntry, SessionDoc, Status, Summary, TurnRecord, Visit, Waiting,
 };
 use crate::message::Message;
 use crate::model::TokenUsage;
@@ -105,7 +105,7 @@ pub struct Delta {
     /// The new archive mark.
     pub archive: Option<ArchiveMark>,
     /// How the conversation came to the flow; `Some(None)` when it is where it began.
-    pub moves: Option<Option<Moves>>,
+    pub moves: Option<Option<FlowMoves>>,
     /// When the commit was made.
     pub updated_at: Option<Timestamp>,
     /// When the store may delete the document; `Some(None)` for never.

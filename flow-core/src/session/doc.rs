@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::{EffectRecord, GateVerdict, Interrupt, Moves, Parent, PendingRound};
+use super::{EffectRecord, FlowMoves, GateVerdict, Interrupt, Parent, PendingRound};
 use crate::id::SessionId;
 use crate::message::Message;
 use crate::model::TokenUsage;
@@ -103,7 +103,7 @@ pub struct SessionDoc {
     pub parent: Option<Parent>,
     /// How the conversation came to this flow; nothing while it is where it began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub moves: Option<Moves>,
+    pub moves: Option<FlowMoves>,
     /// Who the session belongs to, for the host to set and to filter by.
     #[serde(default)]
     pub owner: Option<String>,

@@ -33,7 +33,7 @@ pub use effect::{EffectKind, EffectOutcome, EffectRecord, FrameRecord};
 pub use gate::GateVerdict;
 pub use interrupt::{Display, Interrupt, Operation};
 pub use migration::Migrations;
-pub use moves::Moves;
+pub use moves::FlowMoves;
 pub use parent::{Parent, Relation};
 pub use raw::RawDoc;
 pub use round::{AskedCall, PendingRound};

@@ -5,7 +5,7 @@ use super::SessionDoc;
 /// How a conversation came to the flow in which it is, once it has left the one in which it
 /// began.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Moves {
+pub struct FlowMoves {
     /// The flow in which the session began. A turn that names it finds the session in
     /// whichever flow it is.
     pub origin: String,
@@ -31,7 +31,7 @@ fn is_zero(visits: &u64) -> bool {
     *visits == 0
 }
 
-impl Moves {
+impl FlowMoves {
     /// The parked documents, the one that comes back first in front.
     pub fn parked(&self) -> impl Iterator<Item = &SessionDoc> {
         std::iter::successors(self.parked.as_deref(), |doc| doc.moves.as_ref()?.parked.as_deref())

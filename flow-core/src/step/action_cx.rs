@@ -41,8 +41,9 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
     /// `#[tool(replay = never)]` or `#[tool(replay = always)]`, see [`ToolReplay`].
     ///
     /// # Errors
-    /// What the tool returned, as `tool-failed`; [`EffectError::InDoubt`] for a call that is not
-    /// to be made again and may have been made.
+    /// What the tool returned, as `tool-failed`;
+    /// [`EffectError::InDoubt`](crate::error::EffectError::InDoubt) for a call that is not to be
+    /// made again and may have been made.
     pub fn tool<T: ToolCall<F>>(&self, call: T) -> impl Future<Output = Result<T::Output>> + Send {
         let scope = &*self.0.scope;
         let arguments = serde_json::to_value(&call).map_err(|e| ToolError::Arguments {
@@ -148,8 +149,11 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
     /// ```
     ///
     /// # Errors
-    /// What the step has failed with. [`EffectError::StepsTooDeep`] beyond
-    /// [`Limits::step_depth`](crate::Limits::step_depth).
+    /// What the step has failed with.
+    /// [`EffectError::StepDepth`](crate::error::EffectError::StepDepth) beyond
+    /// [`Limits::step_depth`](crate::Limits::step_depth), and
+    /// [`EffectError::Unfit`](crate::error::EffectError::Unfit) when the step hands off or its
+    /// model asks for a call that needs an approval.
     pub async fn run_step<S>(&mut self, input: S::Input) -> Result<S>
     where
         S: Step,
@@ -206,10 +210,9 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
     /// ```
     ///
     /// # Errors
-    /// [`Failed`](crate::error::BranchError::Failed) and [`QuorumMissed`](crate::error::BranchError::QuorumMissed) as the
-    /// [`FailurePolicy`](super::FailurePolicy) says, [`Conflict`](crate::error::BranchError::Conflict) for writes
-    /// that do not become one, [`TooMany`](crate::error::BranchError::TooMany) beyond
-    /// [`Limits::branches`](crate::Limits::branches).
+    /// [`BranchError`](crate::error::BranchError): `Failed` and `QuorumMissed` as the
+    /// [`FailurePolicy`](super::FailurePolicy) says, `Conflict` for writes that do not become one,
+    /// `TooMany` beyond [`Limits::branches`](crate::Limits::branches).
     pub async fn run_steps(&mut self, branches: Branches<F>) -> Result<BranchResults> {
         parallel::run(&mut self.0, branches).await
     }
@@ -305,6 +308,10 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
     }
 
     /// Waits, durably, until a person has approved. See [`Approve`].
+    ///
+    /// # Errors
+    /// Once it is awaited: the [denial](crate::effect::Denied), which a deadline that has passed
+    /// is too, unless [`Approve::decision`] takes it as a value.
     pub fn approve(&self, request: impl Into<Request>) -> Approve<'_> {
         let request = request.into();
         let Request { display, operation, .. } = &request;
@@ -317,11 +324,18 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
     }
 
     /// Waits, durably, for a signal from the outside with a payload of a type.
+    ///
+    /// # Errors
+    /// Once it is awaited: [`EffectError::Expired`](crate::error::EffectError::Expired) after its
+    /// [deadline](Answer::deadline).
     pub fn signal<T: DeserializeOwned + JsonSchema>(&self, name: &str) -> Answer<'_, T> {
         Answer::new(self.0.scope, EffectKind::Signal, name, Vec::new(), schema::<T>())
     }
 
     /// Waits, durably, until a person has chosen one of the options.
+    ///
+    /// # Errors
+    /// As [`signal`](Self::signal).
     pub fn choose<O: Into<String>>(
         &self,
         title: &str,
@@ -332,6 +346,9 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
     }
 
     /// Waits, durably, until a person has given data of a type.
+    ///
+    /// # Errors
+    /// As [`signal`](Self::signal).
     pub fn input<T: DeserializeOwned + JsonSchema>(&self, title: &str) -> Answer<'_, T> {
         Answer::new(self.0.scope, EffectKind::Input, title, Vec::new(), schema::<T>())
     }

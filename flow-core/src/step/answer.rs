@@ -127,7 +127,7 @@ impl<'a, T: DeserializeOwned> Answer<'a, T> {
     }
 
     /// How long it is waited for. After that it is the error
-    /// [`EffectError::Expired`]. Default: for ever.
+    /// [`EffectError::Expired`](crate::error::EffectError::Expired). Default: for ever.
     pub fn deadline(mut self, limit: Duration) -> Self {
         self.wait.deadline = Some(limit);
         self

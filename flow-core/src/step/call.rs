@@ -14,7 +14,6 @@ use crate::error::{EffectError, Error, Result, SessionError, StepError, StoreErr
 use crate::event::Event;
 use crate::id::SessionId;
 use crate::json;
-use crate::outcome::Outcome;
 use crate::session::{
     self, Display, EffectKind, EffectOutcome, ErrorRecord, Interrupt, Parent, PendingCall,
     Relation, SessionDoc,
@@ -169,7 +168,7 @@ async fn call(scope: &mut Scope, flow: &str, state: Value) -> Result<(Value, Str
         let id = turn.turn_id.clone();
         match call.run(turn, scope).await {
             Ok(ran) => {
-                let ChildOutcome { outcome, replies, repeated } = ran;
+                let ChildOutcome { replies, repeated, .. } = ran;
                 let told = replies.iter().cloned();
                 let told = told.map(|text| Effect::Relay { text, heard: !repeated });
                 scope.effects.extend(told);
@@ -177,11 +176,6 @@ async fn call(scope: &mut Scope, flow: &str, state: Value) -> Result<(Value, Str
                 progress.turn = Some(id);
                 progress.input = None;
                 journal.set_call(&place, progress.clone());
-                if let Outcome::HandedOff { to } = outcome {
-                    return fail(ErrorRecord::of_step(&StepError::terminal(format!(
-                        "it handed off to `{to}`; a called flow has to come back to its caller"
-                    ))));
-                }
             }
             // Its document says how it has, and more turns do not change that.
             Err(Error::Session(SessionError::Ended { .. })) => {}

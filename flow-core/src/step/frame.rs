@@ -76,7 +76,7 @@ impl Scope {
         }
         let (session, step) = (self.session.to_string(), step.to_owned());
         let within = self.step.to_string();
-        Err(Error::from(EffectError::StepsTooDeep { session, step, within, limit }).into())
+        Err(Error::from(EffectError::StepDepth { session, step, within, limit }).into())
     }
 
     /// What the step has done to the conversation, as it is recorded.

@@ -50,7 +50,7 @@ pub use action::Action;
 pub use action_cx::ActionCx;
 pub use answer::{Answer, Approve};
 pub use batch::{
-    BATCH_LIMIT, BATCH_RECORD_ITEMS, BATCH_RECORDS, BATCH_RETRIES, BatchReport, Concurrent,
+    BATCH_CONCURRENCY, BATCH_RECORD_ITEMS, BATCH_RECORDS, BATCH_RETRIES, BatchReport, Concurrent,
     ITEM_BUSY_PATIENCE, ITEM_FIRST_WAIT, ITEM_LONGEST_WAIT, ITEM_TEXT_BYTES, ItemReport,
 };
 pub use call::Finished;

@@ -17,9 +17,9 @@ pub enum ToolPolicy {
     /// such call, which shows the tool with the arguments as it will read them. A request has
     /// no deadline. When one is answered with [`Engine::deliver`](crate::Engine::deliver), an
     /// approved call is made at once, if its tool is still offered and the policy does not deny
-    /// it by then, and the model is told of a denied one who denied it and why. The step waits until all are answered. Then
-    /// the round becomes part of the history, with its results in the order of the calls, and
-    /// the model is asked again. The history that models are shown is whole at all times; what
+    /// it by then, and the model is told of a denied one who denied it and why. The step waits
+    /// until all are answered. Then the round becomes part of the history, with its results in
+    /// the order of the calls, and the model is asked again. The history that models are shown is whole at all times; what
     /// tools and people have said meanwhile stands before the round.
     ///
     /// What is promised:

@@ -250,6 +250,7 @@ async fn a_call_that_may_have_been_made_is_a_typed_error_until_somebody_decides(
                 let facts = (error.code(), error.retryable(), error.status());
                 assert_eq!(facts, ("effect-in-doubt", false, 409));
                 let shown = error.to_string();
+                assert!(!shown.contains("  "), "{shown}");
                 for part in ["`s`", "`Pay`", "`wire`", &doubt.key, "restart_step", "abandon"] {
                     assert!(shown.contains(part), "{part}: {shown}");
                 }

@@ -120,6 +120,19 @@ async fn visits_go_on_being_counted_after_a_digression() {
 }
 
 #[tokio::test]
+async fn how_many_flows_are_parked_is_a_limit_of_the_engine() {
+    for limit in [0, 1] {
+        let setup = setup_with(|builder| builder.limits(Limits::default().digressions(limit)));
+        setup.say("form").await.unwrap();
+        for _ in 0..limit {
+            setup.digress("form", "billing").await.unwrap();
+        }
+        let error = setup.digress("form", "faq").await.unwrap_err();
+        assert_eq!(error.code(), "digression-depth");
+    }
+}
+
+#[tokio::test]
 async fn digressions_are_parked_in_each_other_up_to_the_limit_and_come_back_in_turn() {
     let setup = setup();
     setup.say("form").await.unwrap();

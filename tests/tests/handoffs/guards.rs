@@ -55,7 +55,7 @@ async fn the_crossings_of_a_turn_are_counted_through_its_flows() {
 }
 
 #[tokio::test]
-async fn the_session_of_an_action_is_not_handed_off() {
+async fn the_session_of_an_item_is_not_handed_off() {
     let setup = setup();
     setup.say("say:hi").await.unwrap();
     let mut doc = setup.doc().await;
@@ -63,7 +63,7 @@ async fn the_session_of_an_action_is_not_handed_off() {
     doc.parent = Some(flow_core::session::Parent {
         session: session(),
         flow: "faq".into(),
-        relation: flow_core::session::Relation::Call,
+        relation: flow_core::session::Relation::Item,
         depth: 1,
     });
     setup.store.create(&doc).await.unwrap();

@@ -1,4 +1,4 @@
-//! Moves over MongoDB's wire protocol.
+//! FlowMoves over MongoDB's wire protocol.
 
 use flow_core::store::mongodb::MongoStore;
 

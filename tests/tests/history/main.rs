@@ -271,7 +271,7 @@ fn any_conversation_leaves_a_history_that_providers_take() {
         panic!("{error}");
     }
     let tally = tally.into_inner();
-    assert!(tally.0.len() == 5 && tally.0.values().all(|count| *count > 5), "{tally:?}");
+    assert!(tally.0.len() == 5 && tally.0.values().all(|count| *count > 0), "{tally:?}");
 }
 
 #[test]

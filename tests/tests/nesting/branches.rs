@@ -353,7 +353,7 @@ async fn there_are_limits_and_things_that_a_branch_cannot_do() {
     assert!(text.contains("41 steps") && text.contains("at most 40"), "{text}");
     assert!(text.contains("Limits::branches"), "{text}");
     let deep = (0..4).fold(vec![note("deep")], |words, _| vec![Steps(vec![words])]);
-    assert_eq!(setup.play(&deep).await.unwrap_err().code(), "steps-too-deep");
+    assert_eq!(setup.play(&deep).await.unwrap_err().code(), "step-depth");
     let within = [Steps(vec![vec![Step(vec![Sure])], vec![Approve("go".into())]])];
     for asks in [&[Forms][..], &within] {
         let error = setup.play(asks).await.unwrap_err();

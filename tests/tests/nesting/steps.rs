@@ -160,7 +160,7 @@ async fn steps_are_as_deep_as_the_limit_says() {
     let setup = setup(Durability::Crossing);
     let nested = |depth: usize| (0..depth).fold(vec![note("deep")], |words, _| vec![Step(words)]);
     let error = setup.play(&nested(4)).await.unwrap_err();
-    assert_eq!(error.code(), "steps-too-deep");
+    assert_eq!(error.code(), "step-depth");
     let text = error.to_string();
     assert!(
         text.contains("more than 3 steps deep") && text.contains("Limits::step_depth"),

@@ -23,7 +23,7 @@ use crate::session::{EffectKind, Relation};
 use crate::tool::ToolReplay;
 
 /// How many items of a batch run at the same time, unless [`Concurrent::limit`] says otherwise.
-pub const BATCH_LIMIT: usize = 8;
+pub const BATCH_CONCURRENCY: usize = 8;
 
 /// How often an item of a batch is tried again, unless [`Concurrent::retries`] says otherwise.
 pub const BATCH_RETRIES: u32 = 2;
@@ -58,7 +58,7 @@ impl<F: FlowMeta> ActionCx<'_, F> {
         Concurrent {
             scope: &*self.scope,
             items: items.into_iter().collect(),
-            limit: BATCH_LIMIT,
+            limit: BATCH_CONCURRENCY,
             retries: BATCH_RETRIES,
         }
     }
@@ -184,8 +184,9 @@ impl<F: FlowMeta> ActionCx<'_, F> {
 /// and the item's place. It begins with the state that is made for the item, has the owner and
 /// the labels of the batch's session and names it as its [`parent`](crate::session::Parent).
 /// [`ItemReport::session`] tells the id, and [`ActionCx::item_state`] reads what the item has
-/// worked out. The sessions stay until somebody deletes them or the engine's `session_ttl` is
-/// over. What their flows say is in them, and is not told to the user of the batch.
+/// worked out. The sessions stay until the session of the batch is deleted, or somebody deletes
+/// them, or the engine's `session_ttl` is over. What their flows say is in them, and is not told
+/// to the user of the batch.
 ///
 /// A batch takes one turn of each item. A flow that then waits, for its user or for anything
 /// else, is reported as [`ItemOutcome::Waiting`](crate::session::ItemOutcome::Waiting) with its
@@ -198,8 +199,9 @@ impl<F: FlowMeta> ActionCx<'_, F> {
 /// [`retries`](Self::retries) says, and goes on from its last commit. It counts as running
 /// meanwhile. After that, and at once for a terminal error or a panic, it is reported as failed
 /// and the others go on. The batch itself fails only when none of it can run: the flow is not
-/// registered, or there are more items than
-/// [`Limits::batch_items`](crate::engine::Limits::batch_items).
+/// registered, there are more items than
+/// [`Limits::batch_items`](crate::engine::Limits::batch_items), or it would be within more calls
+/// and batches than [`Limits::call_depth`](crate::engine::Limits::call_depth).
 ///
 /// # Crashes
 ///
@@ -240,7 +242,7 @@ pub struct Concurrent<'a, T> {
 }
 
 impl<'a, T: Serialize> Concurrent<'a, T> {
-    /// How many items run at the same time; at least 1. Default: [`BATCH_LIMIT`].
+    /// How many items run at the same time; at least 1. Default: [`BATCH_CONCURRENCY`].
     pub fn limit(mut self, items: usize) -> Self {
         self.limit = items.max(1);
         self

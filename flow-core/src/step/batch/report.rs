@@ -10,7 +10,7 @@ use crate::session::{ErrorRecord, ItemGroup, ItemOutcome};
 pub struct BatchReport {
     /// All items, in the order of the batch.
     pub items: Vec<ItemReport>,
-    /// How many have ended or handed off.
+    /// How many have ended.
     pub ended: usize,
     /// How many wait, for whomever or whatever, those that were escalated too.
     pub waiting: usize,

@@ -9,8 +9,8 @@ use crate::model::TokenUsage;
 use crate::outcome::Outcome;
 use crate::session::{
     ArchiveMark, AskedCall, CallInput, ContextStart, Display, EdgeCount, EffectKind, EffectOutcome,
-    EffectRecord, ErrorRecord, FORMAT, FlowRef, GateVerdict, Interrupt, ItemGroup, ItemOutcome,
-    ItemSet, Lease, MAIN_MEMORY, Memory, Moves, Operation, Parent, PathEntry, PendingCall,
+    EffectRecord, ErrorRecord, FORMAT, FlowMoves, FlowRef, GateVerdict, Interrupt, ItemGroup,
+    ItemOutcome, ItemSet, Lease, MAIN_MEMORY, Memory, Operation, Parent, PathEntry, PendingCall,
     PendingRound, Question, Relation, SessionDoc, Status, Summary, TurnRecord, Visit, Waiting,
 };
 use crate::time::Timestamp;
@@ -159,8 +159,8 @@ pub fn sample_doc(id: &SessionId) -> SessionDoc {
 }
 
 /// A flow that is parked in another one, which is parked too.
-pub(super) fn moves(doc: &SessionDoc) -> Moves {
-    let park = |doc: SessionDoc, visits| Moves {
+pub(super) fn moves(doc: &SessionDoc) -> FlowMoves {
+    let park = |doc: SessionDoc, visits| FlowMoves {
         origin: "desk".into(),
         trail: vec!["desk".into(), "$a.b".into()],
         visits,
