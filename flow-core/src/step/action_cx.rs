@@ -108,7 +108,8 @@ impl<'a, F: FlowMeta> ActionCx<'a, F> {
     /// is not gone: the session stays at this step, which
     /// [`current_step`](StepCx::current_step) names, while [`step`](StepCx::step) names the one
     /// that runs. A step that stays waits for the user's next message, durably, and goes on
-    /// with that. It cannot hand off, and when it escalates it fails.
+    /// with that. It cannot hand off, no call of its model can wait for an approval, and when it
+    /// escalates it fails.
     ///
     /// It is one effect: once it is over it does not run again when this step does. Until then
     /// it runs again from its beginning, or from where it last asked the user, and its own
