@@ -1,6 +1,7 @@
 //! Steps within steps: one after the other, and side by side.
 
 mod branches;
+mod models;
 mod steps;
 
 use std::collections::BTreeMap;
