@@ -2,6 +2,7 @@
 
 pub mod batch_flow;
 pub mod failing_store;
+pub mod lasting;
 pub mod model_server;
 pub mod mongo_server;
 pub mod ordering;

@@ -47,14 +47,6 @@ impl Children for Engine {
         })
     }
 
-    fn batch_items(&self) -> usize {
-        self.core.limits.batch_items
-    }
-
-    fn call_depth(&self) -> u32 {
-        self.core.limits.call_depth
-    }
-
     fn load<'a>(&'a self, session: &'a SessionId) -> Running<'a, Option<SessionDoc>> {
         Box::pin(async move { Ok(self.core.store.load(session).await?) })
     }

@@ -216,7 +216,12 @@ impl Limits {
     }
 
     pub(crate) fn frames(&self) -> FrameLimits {
-        FrameLimits { depth: self.step_depth, branches: self.branches }
+        FrameLimits {
+            depth: self.step_depth,
+            branches: self.branches,
+            calls: self.call_depth,
+            items: self.batch_items,
+        }
     }
 
     /// Sets [`events`](Self::events).

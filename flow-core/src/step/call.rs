@@ -155,7 +155,7 @@ async fn call(scope: &mut Scope, flow: &str, state: Value) -> Result<(Value, Str
         };
     }
     let running = journal.run(&place);
-    if call.parent.depth > children.call_depth() {
+    if call.parent.depth > scope.limits.calls {
         return Err(call.too_deep(scope).into());
     }
     let fail = |error: ErrorRecord| {
@@ -323,7 +323,7 @@ impl Call<'_> {
 
     /// Too many calls are under way.
     fn too_deep(&self, scope: &Scope) -> Error {
-        too_deep(scope, &self.caller, self.flow, self.children.call_depth())
+        too_deep(scope, &self.caller, self.flow)
     }
 }
 
@@ -340,10 +340,11 @@ fn context_of(scope: &Scope) -> Map<String, Value> {
 }
 
 /// Too many calls and batches are under way within each other.
-pub(super) fn too_deep(scope: &Scope, caller: &SessionDoc, flow: &str, limit: u32) -> Error {
+pub(super) fn too_deep(scope: &Scope, caller: &SessionDoc, flow: &str) -> Error {
     let mut path = callers(scope, caller);
     path.push(flow.to_owned());
-    EffectError::CallDepth { session: caller.id.to_string(), limit, path: path.join(" > ") }.into()
+    let (session, limit) = (caller.id.to_string(), scope.limits.calls);
+    EffectError::CallDepth { session, limit, path: path.join(" > ") }.into()
 }
 
 #[derive(serde::Deserialize)]

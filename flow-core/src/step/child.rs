@@ -50,15 +50,9 @@ type Running<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>
 
 /// Runs the sessions that effects begin. The engine implements it.
 pub(crate) trait Children: Send + Sync {
-    /// The most items that a batch may have.
-    fn batch_items(&self) -> usize;
-
     /// Runs a turn of a child to its next pause. Its events go to a sink; dropping the future
     /// cancels the turn.
     fn turn(&self, turn: ChildTurn, events: EventSink) -> Running<'_, ChildOutcome>;
-
-    /// How many calls may be under way within each other.
-    fn call_depth(&self) -> u32;
 
     /// The document of a child as it was last committed.
     fn load<'a>(&'a self, session: &'a SessionId) -> Running<'a, Option<SessionDoc>>;

@@ -13,11 +13,15 @@ use crate::session::{
 };
 use crate::transition::{Payload, Transition};
 
-/// How deep steps may run within steps, and how many side by side.
+/// How deep and how wide an action may work: steps within steps and side by side, calls, batches.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FrameLimits {
     pub(crate) depth: u32,
     pub(crate) branches: usize,
+    /// How many calls and batches may be under way within each other.
+    pub(crate) calls: u32,
+    /// The most items of a batch.
+    pub(crate) items: usize,
 }
 
 impl Scope {

@@ -221,7 +221,7 @@ async fn streamed_or_not_the_documents_are_the_same() {
         async move {
             let mut docs = called(&store).await;
             docs.push(store.load(&session()).await.unwrap().unwrap());
-            docs.iter().map(crate::crashes::lasting).collect::<Vec<_>>()
+            docs.iter().map(tests::lasting::lasting).collect::<Vec<_>>()
         }
     };
     let streamed = setup();

@@ -10,6 +10,7 @@ use flow_core::store::sqlite::SqliteStore;
 use flow_core::time::{Clock as _, Timestamp};
 use serde_json::Value;
 use tests::failing_store::{FailingStore, Fault};
+use tests::lasting::lasting;
 
 use super::*;
 
@@ -150,26 +151,6 @@ struct End {
     charges: Vec<String>,
     replies: Vec<String>,
     calls: usize,
-}
-
-/// What does not depend on when and how often something was tried.
-pub(super) fn lasting(doc: &SessionDoc) -> Value {
-    fn strip(value: &mut Value) {
-        match value {
-            Value::Object(map) => {
-                map.retain(|key, _| !key.ends_with("_at") && key != "at");
-                map.values_mut().for_each(strip);
-            }
-            Value::Array(items) => items.iter_mut().for_each(strip),
-            _ => {}
-        }
-    }
-    let mut value = serde_json::to_value(doc).unwrap();
-    for part in ["revision", "lease", "turns"] {
-        value.as_object_mut().unwrap().remove(part);
-    }
-    strip(&mut value);
-    value
 }
 
 /// The memory store is cut at each call, one on a disk at each third.

@@ -11,10 +11,11 @@ use flow_core::store::mongodb::MongoStore;
 use flow_core::store::sqlite::SqliteStore;
 use serde_json::Value;
 use tests::failing_store::Fault;
+use tests::lasting::lasting;
 use tests::ordering;
 
 use super::policies::Bank;
-use super::world::{ANSWERED, CUT_OFF, Cut, Played, Random, World, lasting, random_cut};
+use super::world::{ANSWERED, CUT_OFF, Cut, Played, Random, World, random_cut};
 use super::{Durability, Script, session};
 
 /// How many runs are cut off, for each store and durability.

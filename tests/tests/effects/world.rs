@@ -10,7 +10,7 @@ use flow_core::store::SessionStore;
 use flow_core::testing::ManualClock;
 use flow_core::time::Timestamp;
 use flow_core::{Engine, Error, TurnRequest};
-use serde_json::{Value, json};
+use serde_json::json;
 use tests::failing_store::{FailingStore, Fault};
 
 use super::{Done, Durability, Script, Trap, session};
@@ -246,24 +246,4 @@ fn pending(doc: &SessionDoc) -> Vec<Interrupt> {
         Some(Waiting::Interrupts { pending }) => pending.clone(),
         _ => Vec::new(),
     }
-}
-
-/// What does not depend on when and how often something was tried.
-pub(super) fn lasting(doc: &SessionDoc) -> Value {
-    fn strip(value: &mut Value) {
-        match value {
-            Value::Object(map) => {
-                map.retain(|key, _| !key.ends_with("_at") && key != "at");
-                map.values_mut().for_each(strip);
-            }
-            Value::Array(items) => items.iter_mut().for_each(strip),
-            _ => {}
-        }
-    }
-    let mut value = serde_json::to_value(doc).unwrap();
-    for part in ["revision", "lease", "turns"] {
-        value.as_object_mut().unwrap().remove(part);
-    }
-    strip(&mut value);
-    value
 }

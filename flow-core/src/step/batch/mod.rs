@@ -279,16 +279,16 @@ impl<'a, T: Serialize> Concurrent<'a, T> {
 
     fn begin<G: FlowMeta>(self, state: impl FnMut(&T) -> G::State) -> Result<(Begun, Batch<'a>)> {
         let children = self.scope.children.clone().ok_or_else(no_engine)?;
-        let limit = children.batch_items();
+        let limit = self.scope.limits.items;
         if self.items.len() > limit {
             let (flow, items) = (G::ID.to_owned(), self.items.len());
             return Err(Error::from(EffectError::BatchTooLarge { flow, items, limit }).into());
         }
         let ledger = self.scope.ledger.as_ref().ok_or_else(no_engine)?;
         let parent = ledger.doc();
-        let (link, limit) = (link(&parent, Relation::Item), children.call_depth());
-        if link.depth > limit {
-            return Err(too_deep(self.scope, &parent, G::ID, limit).into());
+        let link = link(&parent, Relation::Item);
+        if link.depth > self.scope.limits.calls {
+            return Err(too_deep(self.scope, &parent, G::ID).into());
         }
         let states = self.items.iter().map(state).map(serde_json::to_value);
         let states = states.collect::<serde_json::Result<Vec<Value>>>()?;
